@@ -1,0 +1,7 @@
+"""`python -m embed_ab` is `embed-ab`."""
+
+import sys
+
+from embed_ab.cli import main
+
+sys.exit(main())

@@ -1,0 +1,136 @@
+"""The BM25 baseline: tokenisers, and the bm25s library ranked by our tie rule."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from embed_ab.runs import Run, rank_scores
+
+Tokens = Literal["word", "char2", "auto"]
+
+K1 = 1.5
+B = 0.75
+
+# Hangul (jamo, compatibility jamo, extensions, syllables), kana (with extensions and the sound
+# marks that NFC cannot compose) and Han (with iteration marks, zero, compatibility ideographs and
+# every extension block). Half-width kana and Hangul are gone by then: `normalise` widens them.
+_CJK = (
+    "\u1100-\u11ff\u3131-\u318e\ua960-\ua97c\uac00-\ud7a3\ud7b0-\ud7fb"
+    "\u3041-\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\U0001aff0-\U0001b16f"
+    "\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303c"
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd"
+)
+_WORD = re.compile(r"\b\w\w+\b")
+_RUN = re.compile(r"\w+")
+_HAS_CJK = re.compile(f"[{_CJK}]")
+_WORD_OR_CJK = re.compile(rf"[\w{_CJK}]{{2,}}|[{_CJK}]")
+_STRETCH = re.compile(f"[{_CJK}]+|[^{_CJK}]+")
+_WIDTH_FORMS = re.compile("[\uff01-\uffee]+")
+
+
+def tokenize(text: str, tokens: Tokens) -> list[str]:
+    r"""The tokens of a text, in order, by the same rule for documents and queries.
+
+    Every rule first puts the text into lower case and NFC (a decomposed "é" or Hangul syllable
+    becomes one character) and folds full-width and half-width forms by NFKC. Nothing else is folded
+    ("²" stays "²"), no stop words are removed, nothing is stemmed.
+
+    word: runs of at least two word characters, regex `(?u)\b\w\w+\b`.
+    char2: overlapping character bigrams of every run of word characters; a run of one is itself.
+    auto: as `word`, with each stretch of Hangul, kana and Han in a word cut into overlapping
+        bigrams; a stretch of one character is itself. A text without CJK has the tokens of `word`.
+    """
+    text = normalise(text)
+    if tokens == "char2":
+        return [token for run in _RUN.findall(text) for token in _bigrams(run)]
+    if tokens == "word" or not _HAS_CJK.search(text):
+        return _WORD.findall(text)
+    return [
+        token
+        for word in _WORD_OR_CJK.findall(text)
+        for stretch in _STRETCH.findall(word)
+        for token in (_bigrams(stretch) if _HAS_CJK.match(stretch) else [stretch])
+    ]
+
+
+def normalise(text: str) -> str:
+    """The text in lower case and NFC, with full-width and half-width forms folded."""
+    if text.isascii():
+        return text.lower()
+    folded = _WIDTH_FORMS.sub(lambda forms: unicodedata.normalize("NFKC", forms[0]), text)
+    return unicodedata.normalize("NFC", folded.lower())
+
+
+def search(
+    document_texts: Sequence[str],
+    query_texts: Sequence[str],
+    tokens: Tokens,
+    depth: int,
+    *,
+    is_candidate: NDArray[np.bool_] | None = None,
+    name: str = "bm25",
+) -> Run:
+    """The best `depth` documents of each query by BM25, texts cut by `tokenize`.
+
+    Everything else is as in `search_tokens`.
+    """
+    return search_tokens(
+        (tokenize(text, tokens) for text in document_texts),
+        (tokenize(text, tokens) for text in query_texts),
+        depth,
+        is_candidate=is_candidate,
+        name=name,
+    )
+
+
+def search_tokens(
+    documents: Iterable[Sequence[str]],
+    queries: Iterable[Sequence[str]],
+    depth: int,
+    *,
+    is_candidate: NDArray[np.bool_] | None = None,
+    name: str = "bm25",
+) -> Run:
+    """The best `depth` documents of each query by BM25 (Lucene's variant, k1 1.5, b 0.75).
+
+    Only documents with a score above 0 are retrieved; ties go to the lower document index. A query
+    without a known token retrieves nothing; a token given twice counts twice.
+
+    is_candidate: (n_documents,) documents that may be retrieved; the others still count in the
+        collection's document frequencies and mean length.
+    Source: Kamphuis et al., ECIR 2020, variant "Lucene (accurate)".
+    """
+    vocabulary: dict[str, int] = {}
+    document_tokens = [
+        [vocabulary.setdefault(token, len(vocabulary)) for token in document]
+        for document in documents
+    ]
+    query_tokens = [[vocabulary[t] for t in query if t in vocabulary] for query in queries]
+    shape = (len(query_tokens), depth)
+    ranked = np.full(shape, -1, dtype=np.int32)
+    scores = np.full(shape, -np.inf)
+    if any(query_tokens):  # bm25s fails on a collection without tokens, and on an empty query
+        import bm25s
+
+        engine = bm25s.BM25(method="lucene", k1=K1, b=B)
+        engine.index((document_tokens, vocabulary), create_empty_token=False, show_progress=False)
+        for query, known in enumerate(query_tokens):
+            if known:
+                # bm25s' own top k leaves ties in any order: take its scores, not its selection.
+                ranked[query], scores[query] = rank_scores(
+                    engine.get_scores_from_ids(known),
+                    depth,
+                    is_candidate=is_candidate,
+                    positive_only=True,
+                )
+    return Run(name=name, documents=ranked, scores=scores)
+
+
+def _bigrams(run: str) -> list[str]:
+    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]

@@ -1,0 +1,391 @@
+"""Everything that argues against a comparison, each with a stable code."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from embed_ab import metrics
+from embed_ab.bm25 import tokenize
+from embed_ab.evalset import Evalset, normalized_text
+from embed_ab.metrics import Metric
+from embed_ab.origin import System
+from embed_ab.paired import PairedDifference
+from embed_ab.runs import Run
+
+Values = NDArray[np.float64]
+
+CODES = {
+    "few_queries": "Fewer than 30 queries were evaluated.",
+    "not_significant": "The interval of the primary metric's difference includes 0.",
+    "identical_rankings": "A and B return the same top documents for every query.",
+    "ceiling": "Both systems are so good here that the set cannot tell them apart.",
+    "recall_ceiling": "Some queries have more relevant documents than k, so recall cannot reach 1.",
+    "tiny_corpus": "k covers more than a fifth of the corpus.",
+    "copied_queries": "Many queries repeat the words of their relevant document.",
+    "shared_relevant_documents": "Many queries share a relevant document, so they are not independent.",
+    "duplicate_documents": "Several documents have the same text; a hit on a twin counts as a miss.",
+    "unjudged_gap": "The system that looks worse returns more documents that nobody judged.",
+    "tied_at_cutoff": "Equal scores at rank k were ordered by document id.",
+    "truncated_documents": "A model cut more than 5 % of the documents at its length limit.",
+    "missing_prompt": "A model runs without the prompts its family was trained with.",
+    "unpinned_model": "A model from a hub has no revision, so its weights may change overnight.",
+    "near_random_model": "A system is no better than chance, or all its scores are alike.",
+    "bm25_zero_hits": "BM25 finds nothing for many queries: wrong tokens for this language?",
+    "mock_models": "Mock vectors are for practice and say nothing about a real model.",
+}
+"""Every code with its meaning; the README's table and `--ignore` are checked against it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caution:
+    """One argument against trusting the result, with numbers, and what to do about it."""
+
+    code: str
+    message: str
+    advice: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What the cautions look at.
+
+    `values` holds, for A and B, the per-query values of every computed metric, (n_queries,) each
+    and NaN for excluded queries; `clusters` is None when queries are resampled one by one.
+    """
+
+    evalset: Evalset
+    a: System
+    b: System
+    bm25: System | None
+    k: int
+    primary: Metric
+    values: Mapping[str, Mapping[Metric, Values]]
+    difference: PairedDifference
+    gold: NDArray[np.int64]
+    clusters: NDArray[np.int64] | None
+    gain: metrics.Gain
+    min_grade: int
+
+    @property
+    def sides(self) -> tuple[tuple[str, System], tuple[str, System]]:
+        """A and B with their labels."""
+        return (("A", self.a), ("B", self.b))
+
+    def mean(self, side: str, metric: Metric) -> float:
+        """Return the mean over the evaluated queries."""
+        return float(np.nanmean(self.values[side][metric]))
+
+    def value(self, metric: Metric, run: Run) -> Values:
+        """Return the per-query values of a metric that need not be among the displayed ones."""
+        return metrics.evaluate(
+            [metric], run, self.evalset.qrels, gain=self.gain, min_grade=self.min_grade
+        )[metric]
+
+
+def cautions(evidence: Evidence) -> tuple[Caution, ...]:
+    """Return every caution that applies, most general first."""
+    checks = (
+        _mock_models,
+        _few_queries,
+        _not_significant,
+        _identical_rankings,
+        _near_random_model,
+        _missing_prompt,
+        _truncated_documents,
+        _ceiling,
+        _recall_ceiling,
+        _tiny_corpus,
+        _copied_queries,
+        _shared_relevant_documents,
+        _duplicate_documents,
+        _unjudged_gap,
+        _tied_at_cutoff,
+        _bm25_zero_hits,
+        _unpinned_model,
+    )
+    return tuple(caution for check in checks for caution in check(evidence))
+
+
+def _mock_models(e: Evidence) -> Iterator[Caution]:
+    names = [f"{side} ({system.origin.system})" for side, system in e.sides if system.origin.is_mock]
+    if names:
+        yield Caution(
+            code="mock_models",
+            message=f"Mock vectors in use: {' and '.join(names)}. They are hashed letters and "
+            "words, and these numbers say nothing about a real model.",
+            advice="Use them to try the tool; compare real models with -a st:… -b st:….",
+        )
+
+
+def _few_queries(e: Evidence) -> Iterator[Caution]:
+    n = e.difference.n_queries
+    if n < 30:
+        yield Caution(
+            code="few_queries",
+            message=f"Only {n} {'query was' if n == 1 else 'queries were'} evaluated; "
+            "intervals from so few are rough.",
+            advice="Add questions: 100 show a difference of about a third the size that 10 do.",
+        )
+
+
+def _not_significant(e: Evidence) -> Iterator[Caution]:
+    d = e.difference
+    if d.low <= 0 <= d.high:
+        seen = (
+            f"; this set can detect a difference of about {d.detectable:.3f}"
+            if d.detectable is not None
+            else ""
+        )
+        yield Caution(
+            code="not_significant",
+            message=f"{d.metric}: the {d.level:.0%} interval of B − A, [{d.low:z.3f}, {d.high:z.3f}], "
+            f"includes 0{seen}.",
+            advice="Do not read the sign of the difference as a result; more queries may tell.",
+        )
+
+
+def _identical_rankings(e: Evidence) -> Iterator[Caution]:
+    if np.array_equal(e.a.run.documents[:, : e.k], e.b.run.documents[:, : e.k]):
+        yield Caution(
+            code="identical_rankings",
+            message=f"A and B return the same top {e.k} in the same order for all "
+            f"{len(e.evalset.query_ids)} queries.",
+            advice="Check that A and B are not the same model under two names.",
+        )
+
+
+def _near_random_model(e: Evidence) -> Iterator[Caution]:
+    qrels, n_documents = e.evalset.qrels, int(np.sum(~e.evalset.is_empty))
+    hit = Metric(name="hit", k=e.k)
+    n_relevant = np.array(
+        [np.sum(qrels.of(query)[1] >= e.min_grade) for query in range(len(e.evalset.query_ids))]
+    )
+    n_relevant = n_relevant[n_relevant > 0]
+    if n_documents == 0 or n_relevant.size == 0:
+        return
+    # Chance of at least one relevant document among k drawn without replacement.
+    draws = min(e.k, n_documents)
+    missed = [
+        math.comb(n_documents - min(int(r), n_documents), draws) / math.comb(n_documents, draws)
+        for r in n_relevant
+    ]
+    chance = 1 - float(np.mean(missed))
+    limit = chance + 1.96 * math.sqrt(chance * (1 - chance) / n_relevant.size)
+    for side, system in e.sides:
+        scores = system.run.scores[:, : e.k]
+        scores = scores[np.isfinite(scores)]
+        mean = float(np.nanmean(e.value(hit, system.run)))
+        is_constant = scores.size > e.k and float(scores.max() - scores.min()) < 1e-6
+        if is_constant and e.k < n_documents:
+            what = f"gives every document the same score ({scores[0]:.6f})"
+        elif mean <= limit and chance < 0.5:
+            what = f"hits in {mean:.1%} of queries at rank {e.k}, where chance alone gives {chance:.1%}"
+        else:
+            continue
+        yield Caution(
+            code="near_random_model",
+            message=f"{side} ({system.origin.system}) {what}.",
+            advice="Check that the model loaded as meant: weights, pooling, prompts, language.",
+        )
+
+
+def _missing_prompt(e: Evidence) -> Iterator[Caution]:
+    for side, system in e.sides:
+        if system.origin.missing_prompt:
+            flag = side.lower()
+            yield Caution(
+                code="missing_prompt",
+                message=f"{side}: {system.origin.missing_prompt}",
+                advice=f"Set --{flag}-query-prompt and --{flag}-doc-prompt as the model's card says.",
+            )
+
+
+def _truncated_documents(e: Evidence) -> Iterator[Caution]:
+    for side, system in e.sides:
+        cut = system.origin.truncation
+        if cut is not None and cut.n_truncated > 0.05 * cut.n_documents:
+            yield Caution(
+                code="truncated_documents",
+                message=f"{side} ({system.origin.system}) cut {cut.n_truncated:,} of "
+                f"{cut.n_documents:,} documents ({cut.n_truncated / cut.n_documents:.0%}) at "
+                f"{cut.max_length} tokens; {cut.tokens_lost:.0%} of all tokens were never read, and "
+                f"{cut.n_relevant_truncated:,} relevant documents are among them.",
+                advice="Use shorter chunks, or raise max_length if the model allows it.",
+            )
+
+
+def _ceiling(e: Evidence) -> Iterator[Caution]:
+    mean_a, mean_b = e.mean("A", e.primary), e.mean("B", e.primary)
+    if min(mean_a, mean_b) >= 0.95:
+        yield Caution(
+            code="ceiling",
+            message=f"{e.primary} is {mean_a:.3f} for A and {mean_b:.3f} for B: there is no room "
+            "left to differ.",
+            advice="Add harder questions or more documents that could be mistaken for the right one.",
+        )
+
+
+def _recall_ceiling(e: Evidence) -> Iterator[Caution]:
+    recall = Metric(name="recall", k=e.k)
+    best = metrics.ceiling(recall, e.evalset.qrels, gain=e.gain, min_grade=e.min_grade)
+    if best < 0.95:
+        yield Caution(
+            code="recall_ceiling",
+            message=f"The best possible {recall} here is {best:.2f}: queries have more relevant "
+            f"documents than {e.k}.",
+            advice=f"Read rcap@{e.k} (denominator at most {e.k}), or raise -k.",
+        )
+
+
+def _tiny_corpus(e: Evidence) -> Iterator[Caution]:
+    n_documents = len(e.evalset.document_ids)
+    if e.k > 0.2 * n_documents:
+        yield Caution(
+            code="tiny_corpus",
+            message=f"The top {e.k} are {min(1, e.k / n_documents):.0%} of all {n_documents} documents; "
+            "even a poor model finds much by chance.",
+            advice="Add documents, or lower -k.",
+        )
+
+
+def _copied_queries(e: Evidence) -> Iterator[Caution]:
+    documents: dict[int, frozenset[str]] = {}
+    n_copied = n_compared = 0
+    for query, text in enumerate(e.evalset.query_texts):
+        gold = int(e.gold[query])
+        words = set(tokenize(text, "auto"))
+        if gold < 0 or len(words) < 3:
+            continue
+        if gold not in documents:
+            documents[gold] = frozenset(tokenize(e.evalset.document_texts[gold], "auto"))
+        n_compared += 1
+        n_copied += len(words & documents[gold]) >= 0.9 * len(words)
+    if n_compared and n_copied > 0.2 * n_compared:
+        yield Caution(
+            code="copied_queries",
+            message=f"{n_copied} of {n_compared} queries ({n_copied / n_compared:.0%}) take nine "
+            "tenths of their words from their relevant document; users do not, and such questions "
+            "favour word matching.",
+            advice="Write questions as users would, in other words.",
+        )
+
+
+def _shared_relevant_documents(e: Evidence) -> Iterator[Caution]:
+    if e.clusters is not None:
+        return
+    gold = e.gold[e.gold >= 0]
+    _, counts = np.unique(gold, return_counts=True)
+    n_sharing = int(counts[counts > 1].sum())
+    if gold.size and n_sharing > 0.2 * gold.size:
+        yield Caution(
+            code="shared_relevant_documents",
+            message=f"{n_sharing} of {gold.size} queries share their relevant document with another "
+            "query; they succeed and fail together, so the interval may be too short.",
+            advice="Resample whole groups with --cluster-by gold.",
+        )
+
+
+def _duplicate_documents(e: Evidence) -> Iterator[Caution]:
+    twins: dict[str, list[int]] = defaultdict(list)
+    for document, text in enumerate(e.evalset.document_texts):
+        if not e.evalset.is_empty[document]:
+            twins[normalized_text(text) or text].append(document)
+    groups = [group for group in twins.values() if len(group) > 1]
+    if not groups:
+        return
+    group_of = {document: index for index, group in enumerate(groups) for document in group}
+    hits = []
+    for side, system in e.sides:
+        n = 0
+        for query in range(len(e.evalset.query_ids)):
+            documents, grades = e.evalset.qrels.of(query)
+            relevant = {int(d) for d in documents[grades >= e.min_grade]}
+            wanted = {group_of[d] for d in relevant if d in group_of}
+            top = int(system.run.documents[query, 0])
+            n += top not in relevant and group_of.get(top, -1) in wanted
+        hits.append(f"{n} of {side}'s")
+    n_documents = sum(map(len, groups))
+    yield Caution(
+        code="duplicate_documents",
+        message=f"{n_documents:,} documents share their text with another (for example "
+        f"{', '.join(e.evalset.document_ids[d] for d in groups[0][:3])}); {' and '.join(hits)} "
+        "first hits are a twin of a relevant document and count as misses.",
+        advice="Remove the copies, or judge them all.",
+    )
+
+
+def _unjudged_gap(e: Evidence) -> Iterator[Caution]:
+    judged = Metric(name="judged", k=e.k)
+    share = {side: float(np.nanmean(e.value(judged, system.run))) for side, system in e.sides}
+    worse = "B" if e.difference.difference < 0 else "A"
+    other = "A" if worse == "B" else "B"
+    if e.difference.difference == 0 or share[other] - share[worse] < 0.05:
+        return
+    message = (
+        f"At rank {e.k}, {share['A']:.0%} of A's documents are judged and {share['B']:.0%} of B's; "
+        f"{worse}'s lower values may be missing labels."
+    )
+    if np.any(e.evalset.qrels.grades < e.min_grade):
+        condensed = {
+            side: float(np.nanmean(e.value(e.primary, metrics.condensed(system.run, e.evalset.qrels))))
+            for side, system in e.sides
+        }
+        message += (
+            f" On judged documents alone B − A of {e.primary} is "
+            f"{condensed['B'] - condensed['A']:+z.3f}."
+        )
+    yield Caution(
+        code="unjudged_gap",
+        message=message,
+        advice=f"Judge the documents that {worse} returns and nobody has looked at.",
+    )
+
+
+def _tied_at_cutoff(e: Evidence) -> Iterator[Caution]:
+    counts = {}
+    for side, system in e.sides:
+        scores = system.run.scores
+        if scores.shape[1] > e.k:
+            last, following = scores[:, e.k - 1], scores[:, e.k]
+            counts[side] = int(np.sum((last == following) & np.isfinite(following)))
+    if any(counts.values()):
+        yield Caution(
+            code="tied_at_cutoff",
+            message=f"Documents at ranks {e.k} and {e.k + 1} have equal scores in "
+            + " and ".join(f"{n} queries of {side}" for side, n in counts.items())
+            + "; the document id decides which one counts.",
+            advice="Other tools may break such ties otherwise; identical texts are the usual cause.",
+        )
+
+
+def _bm25_zero_hits(e: Evidence) -> Iterator[Caution]:
+    for system in (e.bm25, e.a, e.b):
+        if system is None or not system.origin.system.startswith("bm25:"):
+            continue
+        n_queries = len(e.evalset.query_ids)
+        n = int(np.sum(system.run.documents[:, 0] < 0))
+        if n > 0.05 * n_queries:
+            yield Caution(
+                code="bm25_zero_hits",
+                message=f"{system.origin.system} finds no document at all for {n} of {n_queries} queries.",
+                advice="Try other tokens for this language: --bm25 char2 or --bm25 auto.",
+            )
+
+
+def _unpinned_model(e: Evidence) -> Iterator[Caution]:
+    for side, system in e.sides:
+        if system.origin.is_pinned is False:
+            revision = system.origin.revision
+            yield Caution(
+                code="unpinned_model",
+                message=f"{side} ({system.origin.system}) names no revision; today it is "
+                f"{revision or 'unknown'}.",
+                advice=f"Write {system.origin.system},revision={revision or '…'} so that later runs "
+                "compare the same weights.",
+            )

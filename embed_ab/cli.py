@@ -1,0 +1,356 @@
+"""Flags to commands to exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from embed_ab import __version__
+from embed_ab.errors import EmbedAbError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from embed_ab.commands import Outcome
+    from embed_ab.settings import Settings
+    from embed_ab.systems import OnProgress
+
+BUG_EXIT_CODE = 3
+SECONDS_BETWEEN_LINES = 10
+
+_VERBS = {
+    "compare": "Compare system B with system A on an evaluation set.",
+    "check": "Validate an evaluation set and print what it holds.",
+    "gate": "Judge a result.json again with other gates.",
+    "report": "Write report.html and comment.md again from a result.json.",
+    "demo": "Run a comparison on a small manual that comes with embed-ab.",
+    "cache": "Show, clear or prune the store of vectors.",
+    "schema": "Print the JSON Schema of .embed-ab.yml.",
+}
+_EPILOG = """exit codes:
+  0  done, and every gate passed or was inconclusive
+  1  a gate failed
+  2  something in the input is wrong
+  3  a model, a server or embed-ab itself failed
+"""
+_SHORT = {"model-a": ["-a"], "model-b": ["-b"], "k": ["-k"], "gate": ["--fail-if-worse"]}
+_EVALSET_KEYS = {"eval-path", "split", "no-positive", "allow-missing-docs"}
+_GATE_KEYS = {"gate", "on-inconclusive", "min-queries"}
+_PLACE_KEYS = {"out", "report", "json"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; only argparse itself exits."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    arguments = vars(_parser(words).parse_args(words))
+    try:
+        return int(_COMMANDS[arguments.pop("command")](arguments))
+    except EmbedAbError as error:
+        _say(f"error: {error}")
+        if error.hint:
+            _say(f"  {error.hint}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        _say("interrupted; vectors embedded so far are kept")
+        return 130
+    except BrokenPipeError:
+        # The reader of a pipe left, as `| head` does: nothing is wrong.
+        sys.stdout = None  # type: ignore[assignment]
+        return 0
+    except Exception:
+        traceback.print_exc()
+        _say(f"error: this is a bug in embed-ab {__version__}, not in your input; please report it")
+        return BUG_EXIT_CODE
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="embed-ab",
+        description="Compare two embedding models on your own documents and questions.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"embed-ab {__version__}")
+    verbs = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for verb, text in _VERBS.items():
+        verbs_parser = verbs.add_parser(verb, help=text, description=text, allow_abbrev=False)
+        # Only the command in use needs its flags, and with them pydantic and numpy.
+        if verb in words:
+            _FLAGS[verb](verbs_parser)
+    return parser
+
+
+def _compare_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config", metavar="FILE", help="Settings file; default .embed-ab.yml where it exists."
+    )
+    _add_settings(parser, None)
+
+
+def _check_flags(parser: argparse.ArgumentParser) -> None:
+    _add_settings(parser, _EVALSET_KEYS)
+
+
+def _gate_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("result", metavar="RESULT.json")
+    _add_settings(parser, _GATE_KEYS)
+
+
+def _report_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("result", metavar="RESULT.json")
+    _add_settings(parser, _PLACE_KEYS | {"quiet"})
+
+
+def _demo_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--lang", choices=["en", "ko"], default="en", help="Language of the manual.")
+    parser.add_argument(
+        "--export", metavar="DIR", help="Only copy the collection to DIR, to look at or to change."
+    )
+    _add_settings(parser, _PLACE_KEYS | {"quiet"})
+
+
+def _cache_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=["info", "clear", "prune"], default="info")
+    parser.add_argument(
+        "--days", type=int, default=30, help="prune: drop what was not used for so long (30)."
+    )
+
+
+def _no_flags(parser: argparse.ArgumentParser) -> None:
+    """A command without flags."""
+
+
+_FLAGS = {
+    "compare": _compare_flags,
+    "check": _check_flags,
+    "gate": _gate_flags,
+    "report": _report_flags,
+    "demo": _demo_flags,
+    "cache": _cache_flags,
+    "schema": _no_flags,
+}
+
+
+def _add_settings(parser: argparse.ArgumentParser, keys: set[str] | None) -> None:
+    """Add a flag for each setting, or for those named; nothing is set that was not given."""
+    from embed_ab.settings import Settings, extra, key_of
+
+    groups: dict[str, Any] = {}
+    for name, field in Settings.model_fields.items():
+        key = key_of(name)
+        if keys is not None and key not in keys:
+            continue
+        if key == "eval-path":
+            parser.add_argument(key, metavar="EVAL", nargs="?", default=None, help=field.description)
+            continue
+        title = extra(field)["group"]
+        group = groups.setdefault(title, parser.add_argument_group(title.lower()))
+        flags = [*_SHORT.get(key, []), f"--{key}"]
+        options: dict[str, Any] = {"dest": key, "default": None, "help": _help(field)}
+        if field.annotation is bool:
+            options["action"] = argparse.BooleanOptionalAction
+        elif key in ("gate", "ignore"):
+            options |= {"action": "append", "metavar": "GATE" if key == "gate" else "CODE"}
+        elif choices := [v for v in _literals(field.annotation) if v is not None]:
+            options["choices"] = choices
+        else:
+            options["metavar"] = {"model-a": "SYSTEM", "model-b": "SYSTEM", "k": "K"}.get(
+                key, key.rpartition("-")[2].upper()
+            )
+        group.add_argument(*flags, **options)
+
+
+def _help(field: Any) -> str:
+    shown = field.default if not isinstance(field.default, tuple) else ",".join(field.default)
+    text = (field.description or "").replace("%", "%%")
+    return text if shown in (None, "", False, True) else f"{text} Default: {shown}."
+
+
+def _literals(annotation: Any) -> list[Any]:
+    found = [a for a in get_args(annotation) if isinstance(a, str)]
+    return found or [a for inner in get_args(annotation) for a in _literals(inner)]
+
+
+def _settings(arguments: dict[str, Any]) -> Settings:
+    from embed_ab.settings import CONFIG_NAME, key_of, resolve
+    from embed_ab.settings import Settings as fields
+
+    named = arguments.get("config")
+    config = Path(named) if named else Path(CONFIG_NAME)
+    known = {key_of(name) for name in fields.model_fields}
+    flags: dict[str, Any] = {key: value for key, value in arguments.items() if key in known}
+    for key in ("gate", "ignore"):
+        if flags.get(key):
+            flags[key] = " ".join(flags[key])
+    reads_file = "config" in arguments and (named or config.is_file())
+    return resolve(flags, config=config if reads_file else None)
+
+
+def _run_compare(arguments: dict[str, Any]) -> int:
+    from embed_ab import commands
+
+    settings = _settings(arguments)
+    with _progress(is_quiet=settings.quiet) as on_progress:
+        outcome = commands.compare(settings, on_progress=on_progress)
+    return _show(outcome, is_quiet=settings.quiet)
+
+
+def _run_demo(arguments: dict[str, Any]) -> int:
+    from embed_ab import commands
+
+    language = arguments.pop("lang")
+    if folder := arguments.pop("export"):
+        for path in commands.export_demo(language, Path(folder)):
+            print(path)  # noqa: T201
+        print(f"embed-ab compare {folder} -a mock:char3 -b mock:word")  # noqa: T201
+        return 0
+    arguments |= {
+        "eval-path": str(commands.demo_folder(language)),
+        "model-a": "mock:char3",
+        "model-b": "mock:word",
+        "cache": False,
+    }
+    settings = _settings(arguments)
+    return _show(commands.compare(settings), is_quiet=settings.quiet)
+
+
+def _run_gate(arguments: dict[str, Any]) -> int:
+    from embed_ab import commands, render
+
+    comparison, code = commands.judge_again(Path(arguments.pop("result")), _settings(arguments))
+    render.terminal(comparison, _console(), quiet=True)
+    return code
+
+
+def _run_report(arguments: dict[str, Any]) -> int:
+    from embed_ab import commands
+
+    path = Path(arguments.pop("result"))
+    settings = _settings(arguments)
+    _show(commands.report_again(path, settings), is_quiet=settings.quiet)
+    return 0
+
+
+def _run_check(arguments: dict[str, Any]) -> int:
+    from embed_ab import evalset, render
+
+    settings = _settings(arguments)
+    loaded = evalset.load(
+        Path(settings.eval_path or "."),
+        split=settings.split,
+        no_positive=settings.no_positive,
+        allow_missing_docs=settings.allow_missing_docs,
+    )
+    render.check(evalset.check(loaded), _console())
+    return 0
+
+
+def _run_cache(arguments: dict[str, Any]) -> int:
+    import os
+
+    from embed_ab import render
+    from embed_ab.providers.cache import VectorStore, cache_folder
+
+    folder = cache_folder(os.environ)
+    with VectorStore.open(folder) as store:
+        if arguments["action"] == "clear":
+            store.clear()
+        elif arguments["action"] == "prune":
+            store.prune(older_than_days=arguments["days"])
+        render.cache_info(store.info(), _console())
+    return 0
+
+
+def _run_schema(arguments: dict[str, Any]) -> int:
+    import json
+
+    from embed_ab.settings import file_schema
+
+    print(json.dumps(file_schema(), indent=2, ensure_ascii=False))  # noqa: T201
+    return 0
+
+
+_COMMANDS = {
+    "compare": _run_compare,
+    "check": _run_check,
+    "gate": _run_gate,
+    "report": _run_report,
+    "demo": _run_demo,
+    "cache": _run_cache,
+    "schema": _run_schema,
+}
+
+
+def _show(outcome: Outcome, *, is_quiet: bool) -> int:
+    from embed_ab import render
+
+    console = _console()
+    render.terminal(outcome.comparison, console, quiet=is_quiet)
+    if not is_quiet:
+        for name in ("report", "json", "comment"):
+            console.print(f"{name:<8}{getattr(outcome, name)}", markup=False, highlight=False, soft_wrap=True)
+    return outcome.exit_code
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console()
+
+
+def _say(text: str) -> None:
+    """Print to standard error; ids and names may hold terminal codes, which must not act."""
+    safe = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    print(safe, file=sys.stderr)  # noqa: T201
+
+
+@contextmanager
+def _progress(*, is_quiet: bool) -> Iterator[OnProgress]:
+    """A bar with the time left on a terminal, a line every ten seconds elsewhere."""
+    if is_quiet:
+        yield lambda what, done, total: None
+        return
+    if not sys.stderr.isatty():
+        yield _lines()
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, progress.TaskID] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done, total=total)
+
+        yield show
+
+
+def _lines() -> OnProgress:
+    started: dict[str, float] = {}
+    last = time.monotonic()
+
+    def show(what: str, done: int, total: int) -> None:
+        nonlocal last
+        moment = time.monotonic()
+        begun = started.setdefault(what, moment)
+        if moment - last >= SECONDS_BETWEEN_LINES and 0 < done < total:
+            last = moment
+            left = (moment - begun) / done * (total - done)
+            _say(f"{what} {done:,} of {total:,}, about {left:.0f} s left")
+
+    return show

@@ -1,0 +1,365 @@
+"""The one settings type behind flags, `.embed-ab.yml` and, later, the action's inputs.
+
+A field `a_query_prompt` is the flag `--a-query-prompt` and the key `a-query-prompt` of the file.
+Its type, bounds, default and help text stand on the field and nowhere else.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    WithJsonSchema,
+)
+
+from embed_ab.cautions import CODES
+from embed_ab.comparison import Options
+from embed_ab.errors import InputError
+from embed_ab.gate import Gate
+from embed_ab.metrics import Metric
+from embed_ab.systems import Side, SystemSpec
+
+CONFIG_NAME = ".embed-ab.yml"
+MAX_CONFIG_BYTES = 1_000_000
+
+
+def _split(value: Any) -> Any:
+    """One text with commas or line ends, or a list: both are lists."""
+    return [part for part in re.split(r"[,\s]+", value) if part] if isinstance(value, str) else value
+
+
+def _spec(value: Any) -> Any:
+    return SystemSpec.parse(value) if isinstance(value, str | Mapping) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Spec = Annotated[
+    SystemSpec,
+    BeforeValidator(_spec),
+    PlainSerializer(str),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": "^(st|bm25|mock):"},
+                {
+                    "type": "object",
+                    "properties": {"provider": {"type": "string"}, "name": {"type": "string"}},
+                    "required": ["provider", "name"],
+                    "additionalProperties": {"type": ["string", "integer"]},
+                },
+            ]
+        }
+    ),
+]
+
+
+def _setting(default: Any, description: str, *, group: str, **more: Any) -> Any:
+    """A field with its help text; `not_in_file` keeps a setting out of the config file."""
+    extra = {"group": group, "not_in_file": more.pop("not_in_file", False)}
+    return Field(default, description=description, json_schema_extra=extra, **more)
+
+
+class Settings(BaseModel):
+    """Everything a comparison can be told."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=lambda name: name.replace("_", "-"),
+        validate_by_name=True,
+        arbitrary_types_allowed=True,
+        str_strip_whitespace=False,
+    )
+
+    eval_path: str = _setting(
+        "", "Folder of the evaluation set: corpus.jsonl, queries.jsonl, qrels.", group="Systems"
+    )
+    model_a: Spec | None = _setting(
+        None, "System A, the one in use: st:NAME, bm25:TOKENS, mock:NAME.", group="Systems"
+    )
+    model_b: Spec | None = _setting(None, "System B, the candidate.", group="Systems")
+    bm25: Literal["auto", "word", "char2", "none"] = _setting(
+        "auto", "Tokens of the BM25 baseline; none leaves it out.", group="Systems"
+    )
+
+    split: str = _setting(
+        "test", "Which qrels/SPLIT.tsv to read.", group="Evaluation set", pattern=r"^[\w.-]+$"
+    )
+    no_positive: Literal["error", "exclude"] | None = _setting(
+        None,
+        "What to do with queries without a relevant document. By default an error with qrels.tsv, "
+        "and excluded with qrels/SPLIT.tsv.",
+        group="Evaluation set",
+    )
+    allow_missing_docs: bool = _setting(
+        False,
+        "Drop judgements of documents that are not in the corpus, instead of stopping.",
+        group="Evaluation set",
+    )
+
+    a_query_prompt: str | None = _setting(
+        None, "Text put before each query of A; beats the model's own prompt.", group="Models"
+    )
+    a_doc_prompt: str | None = _setting(
+        None, "Text put before each document of A.", group="Models"
+    )
+    b_query_prompt: str | None = _setting(
+        None, "Text put before each query of B; beats the model's own prompt.", group="Models"
+    )
+    b_doc_prompt: str | None = _setting(
+        None, "Text put before each document of B.", group="Models"
+    )
+    a_trust_remote_code: bool = _setting(
+        False, "Let A's model run its own code.", group="Models", not_in_file=True
+    )
+    b_trust_remote_code: bool = _setting(
+        False, "Let B's model run its own code.", group="Models", not_in_file=True
+    )
+    a_allow_pickle: bool = _setting(
+        False, "Let A load weights in pickle format.", group="Models", not_in_file=True
+    )
+    b_allow_pickle: bool = _setting(
+        False, "Let B load weights in pickle format.", group="Models", not_in_file=True
+    )
+    offline: bool = _setting(False, "Never ask the model hub.", group="Models")
+    cache: bool = _setting(True, "Keep vectors for the next run.", group="Models")
+
+    k: int = _setting(10, "Rank cutoff of metrics and overlap.", group="Metrics", ge=1, le=1000)
+    metrics: Names = _setting(
+        ("ndcg", "recall", "mrr", "hit"),
+        "Metrics to show, such as ndcg@10,recall@100; without @K the cutoff is k.",
+        group="Metrics",
+        min_length=1,
+    )
+    gain: Literal["exponential", "linear"] = _setting(
+        "exponential", "Gain of nDCG: 2^grade − 1, or the grade as trec_eval has it.", group="Metrics"
+    )
+    min_grade: int = _setting(
+        1, "Lowest grade that counts as relevant.", group="Metrics", ge=1, le=30
+    )
+
+    interval: Literal["expanded", "percentile", "bca"] = _setting(
+        "expanded", "Kind of bootstrap interval.", group="Statistics"
+    )
+    resamples: int = _setting(
+        10_000, "Bootstrap resamples and sign flips.", group="Statistics", ge=100, le=1_000_000
+    )
+    seed: int = _setting(0, "Seed of every random draw.", group="Statistics", ge=0, lt=2**32)
+    cluster_by: str = _setting(
+        "none",
+        "Resample groups of queries: gold (same best relevant document) or a field of queries.jsonl.",
+        group="Statistics",
+        min_length=1,
+    )
+
+    gate: Names = _setting(
+        (),
+        "METRIC@K:MARGIN, such as ndcg@10:0.02: fail when B is worse by more than the margin and the "
+        "whole interval is below 0. Repeatable.",
+        group="Gate",
+    )
+    on_inconclusive: Literal["pass", "fail"] = _setting(
+        "pass", "Exit code of an inconclusive gate: 0 or 1.", group="Gate"
+    )
+    min_queries: int = _setting(
+        10, "With fewer evaluated queries a gate is inconclusive.", group="Gate", ge=1
+    )
+
+    ignore: Names = _setting((), "Codes of cautions to hide. Repeatable.", group="Output")
+    worst_queries: int = _setting(
+        10, "How many of the worst and best queries show their documents.", group="Output", ge=0
+    )
+    out: str = _setting(
+        "",
+        "Folder for report.html, result.json and comment.md; by default a fresh one in the cache folder.",
+        group="Output",
+    )
+    report: str = _setting("", "File for the HTML report.", group="Output")
+    json_file: str = _setting("", "File for the JSON result.", group="Output", alias="json")
+    runs: str = _setting("", "Folder for TREC run files of every system.", group="Output")
+    quiet: bool = _setting(False, "Print the verdict only.", group="Output")
+
+    def options(self) -> Options:
+        """Return what the core needs. Raises: InputError for an unknown metric, gate or code."""
+        for code in self.ignore:
+            if code not in CODES:
+                raise InputError(
+                    f"--ignore {code}: there is no such caution" + _did_you_mean(code, CODES),
+                    hint=f"Codes: {', '.join(CODES)}.",
+                )
+        gates = tuple(Gate.parse(text, default_k=self.k) for text in self.gate)
+        doubled = [str(g.metric) for i, g in enumerate(gates) if g.metric in [x.metric for x in gates[:i]]]
+        if doubled:
+            raise InputError(
+                f"two gates on {doubled[0]}", hint="Give one margin for each metric."
+            )
+        return Options(
+            k=self.k,
+            metrics=tuple(
+                dict.fromkeys(Metric.parse(text, default_k=self.k) for text in self.metrics)
+            ),
+            gates=gates,
+            gain=self.gain,
+            min_grade=self.min_grade,
+            interval=self.interval,
+            resamples=self.resamples,
+            seed=self.seed,
+            cluster_by=self.cluster_by,
+            min_queries=self.min_queries,
+            worst_queries=self.worst_queries,
+            ignore=frozenset(self.ignore),
+        )
+
+    def side(self, label: Literal["A", "B"]) -> Side:
+        """Return what the settings say about one side."""
+        a = label == "A"
+        return Side(
+            query_prompt=self.a_query_prompt if a else self.b_query_prompt,
+            document_prompt=self.a_doc_prompt if a else self.b_doc_prompt,
+            trust_remote_code=self.a_trust_remote_code if a else self.b_trust_remote_code,
+            allow_pickle=self.a_allow_pickle if a else self.b_allow_pickle,
+            offline=self.offline,
+        )
+
+    def changed(self) -> dict[str, Any]:
+        """Return the settings that differ from their defaults, without those about output."""
+        output = {
+            name for name, field in Settings.model_fields.items() if extra(field)["group"] == "Output"
+        } - {"ignore", "worst_queries"}
+        return self.model_dump(
+            mode="json", by_alias=True, exclude_defaults=True, exclude=output | {"cache", "offline"}
+        )
+
+
+def extra(field: Any) -> Mapping[str, Any]:
+    """Return the group of a setting's field and whether the config file may hold it."""
+    found: Mapping[str, Any] = field.json_schema_extra
+    return found
+
+
+def key_of(name: str) -> str:
+    """Return the spelling of a field in flags and in the config file."""
+    return Settings.model_fields[name].alias or name
+
+
+def resolve(flags: Mapping[str, Any], *, config: Path | None) -> Settings:
+    """Return the settings of flags over the config file over the defaults.
+
+    flags: by key (`a-query-prompt`); an empty text counts as not given, except for a prompt.
+    Raises: InputError that names the flag, or the file and its key.
+    """
+    from_file = read_config(config) if config else {}
+    given = {
+        key: value
+        for key, value in flags.items()
+        if value is not None and (value != "" or key.endswith("-prompt"))
+    }
+    try:
+        return Settings.model_validate({**from_file, **given})
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0])
+        place = f"--{key}" if key in given else f"{config}: {key}"
+        value = given.get(key, from_file.get(key))
+        reason = first["msg"].removeprefix("Value error, ")
+        raise InputError(f"{place}: {reason}, not {value!r}", hint=_help(key)) from None
+    except InputError as error:
+        raise error
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the settings of a YAML file. Raises: InputError with file and line."""
+    try:
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise InputError(f"{path}: larger than 1 MB", hint="A config file holds a few lines.")
+        loaded = yaml.load(path.read_text("utf-8-sig"), Loader=_UniqueKeys)  # noqa: S506
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", hint="Give --config an existing file.") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is not UTF-8", hint="Save it as UTF-8.") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise InputError(f"{path}{line}: {problem}", hint="The file is YAML: key: value.") from None
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise InputError(f"{path}: not a mapping of settings", hint="The file is YAML: key: value.")
+    allowed = file_keys()
+    for key in loaded:
+        if key not in allowed:
+            if any(key == key_of(name) for name in Settings.model_fields):
+                raise InputError(
+                    f"{path}: {key} is not read from a file, because whoever can change the file "
+                    "could then run code",
+                    hint=f"Give it as the flag --{key}.",
+                )
+            raise InputError(
+                f"{path}: unknown setting '{key}'" + _did_you_mean(str(key), allowed),
+                hint="`embed-ab schema` prints every setting.",
+            )
+    return {key: value for key, value in loaded.items() if value is not None}
+
+
+def file_keys() -> list[str]:
+    """Return the keys that `.embed-ab.yml` may hold."""
+    return [
+        key_of(name)
+        for name, field in Settings.model_fields.items()
+        if not extra(field)["not_in_file"]
+    ]
+
+
+def file_schema() -> dict[str, Any]:
+    """Return the JSON Schema of `.embed-ab.yml`."""
+    schema = Settings.model_json_schema(by_alias=True)
+    allowed = file_keys()
+    schema["properties"] = {
+        key: {name: item for name, item in value.items() if name not in ("group", "not_in_file")}
+        for key, value in schema["properties"].items()
+        if key in allowed
+    }
+    for key in ("metrics", "gate", "ignore"):
+        listed = {n: schema["properties"][key].pop(n) for n in ("type", "items", "minItems") if n in schema["properties"][key]}
+        schema["properties"][key]["anyOf"] = [{"type": "string"}, listed]
+    schema |= {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": CONFIG_NAME}
+    return schema
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML keeps the last of two equal keys silently; here that is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = key_node.value
+            if isinstance(key, str) and key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key '{key}' is given twice", key_node.start_mark
+                )
+            seen.add(key if isinstance(key, str) else id(key))
+        return super().construct_mapping(node, deep)
+
+
+def _did_you_mean(word: str, known: Any) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def _help(key: str) -> str:
+    for name, field in Settings.model_fields.items():
+        if key_of(name) == key:
+            return field.description or ""
+    return ""

@@ -1,0 +1,277 @@
+"""`provider:name,option=value` becomes a ranked system."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embed_ab import bm25, runs
+from embed_ab.errors import InputError
+from embed_ab.evalset import Evalset
+from embed_ab.origin import Origin, System, Truncation
+from embed_ab.providers.base import Embedder, ModelFacts
+from embed_ab.providers.cache import CachedVectors, VectorStore, embed_cached
+from embed_ab.providers.mock import MockEmbedder
+from embed_ab.providers.prompts import missing_prompt
+from embed_ab.providers.sentence_transformer import SentenceTransformerEmbedder
+
+OnProgress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """What the settings say about one side beyond its name; None = the model's own prompt."""
+
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    trust_remote_code: bool = False
+    allow_pickle: bool = False
+    offline: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemSpec:
+    """A system as the user wrote it: `st:BAAI/bge-small-en-v1.5,dim=256`."""
+
+    provider: str
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, value: str | Mapping[str, Any]) -> SystemSpec:
+        """Return the spec of a string or of a YAML mapping with `provider` and `name`.
+
+        Raises: InputError for an unknown provider, name or option.
+        """
+        if isinstance(value, Mapping):
+            given = {str(key): _plain(key, item) for key, item in value.items()}
+            provider, name = given.pop("provider", ""), given.pop("name", "")
+            return cls(provider=provider, name=name, options=given)._checked()
+        provider, colon, rest = value.strip().partition(":")
+        if not colon:
+            raise InputError(
+                f"'{value}' is not a system: the provider is missing",
+                hint=f"Write PROVIDER:NAME, for example {_EXAMPLES}.",
+            )
+        name, *pairs = (part.strip() for part in rest.split(","))
+        options: dict[str, str] = {}
+        for pair in pairs:
+            key, equals, item = pair.partition("=")
+            if not equals or not item or key in options:
+                raise InputError(
+                    f"'{value}': '{pair}' is not an option"
+                    if key not in options
+                    else f"'{value}': option '{key}' is given twice",
+                    hint="Options follow the name after commas as key=value.",
+                )
+            options[key.strip().replace("-", "_")] = item.strip()
+        return cls(provider=provider.strip(), name=name, options=options)._checked()
+
+    def _checked(self) -> SystemSpec:
+        known = _OPTIONS.get(self.provider)
+        if known is None:
+            raise InputError(
+                f"unknown provider '{self.provider}' in '{self}'",
+                hint=f"Providers: {', '.join(_OPTIONS)}. For example {_EXAMPLES}.",
+            )
+        if not self.name or "," in self.name or any(map(str.isspace, self.name[:1] + self.name[-1:])):
+            raise InputError(
+                f"'{self}': the name '{self.name}' is empty or holds a comma",
+                hint=f"For example {_EXAMPLES}.",
+            )
+        names = _NAMES.get(self.provider)
+        if names and self.name not in names:
+            raise InputError(
+                f"unknown name '{self.name}' in '{self}'",
+                hint=f"{self.provider}: knows {', '.join(names)}.",
+            )
+        for key, item in self.options.items():
+            if key not in known:
+                raise InputError(
+                    f"unknown option '{key}' in '{self}'",
+                    hint=f"{self.provider}: takes {', '.join(known) or 'no options'}.",
+                )
+            if key in _WHOLE_NUMBERS and not (item.isascii() and item.isdigit() and int(item) > 0):
+                raise InputError(
+                    f"'{self}': {key}={item} is not a whole number above 0", hint=f"Write {key}=256."
+                )
+        return self
+
+    def number(self, option: str) -> int | None:
+        """Return a numeric option, None when it is not given."""
+        return int(self.options[option]) if option in self.options else None
+
+    def __str__(self) -> str:
+        return ",".join(
+            [f"{self.provider}:{self.name}", *(f"{key}={item}" for key, item in self.options.items())]
+        )
+
+
+_EXAMPLES = "st:BAAI/bge-small-en-v1.5, bm25:auto or mock:char3"
+_WHOLE_NUMBERS = frozenset({"dim", "max_length", "batch_size"})
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "st": ("revision", "max_length", "dim", "device", "dtype", "batch_size"),
+    "bm25": (),
+    "mock": ("dim",),
+}
+_NAMES: dict[str, tuple[str, ...]] = {
+    "bm25": ("word", "char2", "auto"),
+    "mock": ("char3", "word"),
+}
+
+
+def _plain(key: object, value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise InputError(
+            f"model option '{key}' has the value {value!r}",
+            hint="Options of a model are text or whole numbers.",
+        )
+    return str(value)
+
+
+def _mock(spec: SystemSpec, side: Side) -> Embedder:
+    return MockEmbedder(spec.name)
+
+
+def _sentence_transformer(spec: SystemSpec, side: Side) -> Embedder:
+    batch_size = spec.number("batch_size")
+    return SentenceTransformerEmbedder(
+        spec.name,
+        revision=spec.options.get("revision"),
+        max_length=spec.number("max_length"),
+        device=spec.options.get("device"),
+        dtype=spec.options.get("dtype"),
+        query_prompt=side.query_prompt,
+        document_prompt=side.document_prompt,
+        trust_remote_code=side.trust_remote_code,
+        allow_pickle=side.allow_pickle,
+        offline=side.offline,
+        **({"batch_size": batch_size} if batch_size else {}),
+    )
+
+
+EMBEDDERS: dict[str, Callable[[SystemSpec, Side], Embedder]] = {
+    "mock": _mock,
+    "st": _sentence_transformer,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retrieved:
+    """A system with what making it took: texts embedded now and found in the store."""
+
+    system: System
+    n_embedded: int = 0
+    n_cached: int = 0
+
+
+def retrieve(
+    spec: SystemSpec,
+    side: Side,
+    evalset: Evalset,
+    depth: int,
+    store: VectorStore,
+    on_progress: OnProgress,
+) -> Retrieved:
+    """Rank the documents of the set for every query, `depth` deep.
+
+    Raises: InputError, ProviderError.
+    """
+    depth = min(depth, len(evalset.document_ids))
+    if spec.provider == "bm25":
+        run = bm25.search(
+            evalset.document_texts,
+            evalset.query_texts,
+            spec.name,  # type: ignore[arg-type]  # checked by SystemSpec
+            depth,
+            is_candidate=~evalset.is_empty,
+            name=str(spec),
+        )
+        return Retrieved(system=System(run=run, origin=Origin(system=str(spec))))
+
+    embedder = EMBEDDERS[spec.provider](spec, side)
+    present = np.flatnonzero(~evalset.is_empty)
+    documents = embed_cached(
+        embedder,
+        store,
+        [evalset.document_texts[document] for document in present],
+        [f"document '{evalset.document_ids[document]}'" for document in present],
+        "document",
+        dim=spec.number("dim"),
+        on_progress=lambda done, total: on_progress(f"{spec}: documents", done, total),
+    )
+    queries = embed_cached(
+        embedder,
+        store,
+        evalset.query_texts,
+        [f"query '{query}'" for query in evalset.query_ids],
+        "query",
+        dim=spec.number("dim"),
+        on_progress=lambda done, total: on_progress(f"{spec}: queries", done, total),
+    )
+    found, scores = runs.top_k(queries.vectors, documents.vectors, depth)
+    run = runs.Run(
+        name=str(spec),
+        # Rows of the searched matrix back to documents; both ascend, so ties stay by id.
+        documents=np.where(found >= 0, present[found], -1).astype(np.int32),
+        scores=scores,
+    )
+    facts = documents.facts
+    return Retrieved(
+        system=System(run=run, origin=_origin(spec, side, facts, _truncation(evalset, present, documents))),
+        n_embedded=documents.n_embedded + queries.n_embedded,
+        n_cached=documents.n_cached + queries.n_cached,
+    )
+
+
+def _origin(
+    spec: SystemSpec, side: Side, facts: ModelFacts, truncation: Truncation | None
+) -> Origin:
+    is_model = spec.provider != "mock"
+    return Origin(
+        system=str(spec),
+        is_mock=not is_model,
+        query_prompt=facts.query_prompt if is_model else None,
+        document_prompt=facts.document_prompt if is_model else None,
+        missing_prompt=missing_prompt(spec.name, facts.query_prompt, facts.document_prompt)
+        if is_model
+        else "",
+        revision=facts.revision,
+        is_pinned=_is_pinned(spec),
+        max_length=facts.max_length,
+        dimension=spec.number("dim") or facts.dimension,
+        details=facts.details,
+        truncation=truncation,
+    )
+
+
+def _is_pinned(spec: SystemSpec) -> bool | None:
+    """Whether a hub model names a commit; None for what does not come from a hub."""
+    if spec.provider != "st" or Path(spec.name).expanduser().exists():
+        return None
+    return re.fullmatch(r"[0-9a-f]{7,40}", spec.options.get("revision", "")) is not None
+
+
+def _truncation(
+    evalset: Evalset, present: np.ndarray[Any, Any], documents: CachedVectors
+) -> Truncation | None:
+    limit, lengths = documents.facts.max_length, documents.n_tokens
+    if limit is None or lengths is None or not lengths.size:
+        return None
+    cut = present[lengths > limit]
+    qrels = evalset.qrels
+    relevant = np.intersect1d(cut, qrels.documents[qrels.grades >= 1])
+    return Truncation(
+        max_length=limit,
+        n_documents=present.size,
+        n_truncated=cut.size,
+        n_relevant_truncated=relevant.size,
+        tokens_lost=float(np.maximum(lengths - limit, 0).sum() / max(lengths.sum(), 1)),
+        relevant=tuple(evalset.document_ids[document] for document in relevant[:50]),
+    )
