@@ -22,7 +22,8 @@ def compare(
     settings: any setting by its Python name, such as k=5 or gate=["ndcg@10:0.02"].
     Raises: InputError, ProviderError.
     """
-    from embed_ab import commands, evalset as evalsets
+    from embed_ab import commands
+    from embed_ab import evalset as evalsets
     from embed_ab.settings import resolve
 
     flags = {name.replace("_", "-"): value for name, value in settings.items()}

@@ -111,16 +111,17 @@ def search_tokens(
         [vocabulary.setdefault(token, len(vocabulary)) for token in document]
         for document in documents
     ]
-    query_tokens = [[vocabulary[t] for t in query if t in vocabulary] for query in queries]
+    query_tokens = list(queries)
     shape = (len(query_tokens), depth)
     ranked = np.full(shape, -1, dtype=np.int32)
     scores = np.full(shape, -np.inf)
-    if any(query_tokens):  # bm25s fails on a collection without tokens, and on an empty query
+    if vocabulary:  # bm25s cannot index a collection without tokens
         import bm25s
 
         engine = bm25s.BM25(method="lucene", k1=K1, b=B)
         engine.index((document_tokens, vocabulary), create_empty_token=False, show_progress=False)
-        for query, known in enumerate(query_tokens):
+        for query, given in enumerate(query_tokens):
+            known = [vocabulary[token] for token in given if token in vocabulary]
             if known:
                 # bm25s' own top k leaves ties in any order: take its scores, not its selection.
                 ranked[query], scores[query] = rank_scores(

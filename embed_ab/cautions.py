@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from embed_ab import metrics
 from embed_ab.bm25 import tokenize
 from embed_ab.evalset import Evalset, normalized_text
-from embed_ab.metrics import Metric
+from embed_ab.metrics import Gain, Metric
 from embed_ab.origin import System
 from embed_ab.paired import PairedDifference
 from embed_ab.runs import Run
@@ -28,8 +27,8 @@ CODES = {
     "recall_ceiling": "Some queries have more relevant documents than k, so recall cannot reach 1.",
     "tiny_corpus": "k covers more than a fifth of the corpus.",
     "copied_queries": "Many queries repeat the words of their relevant document.",
-    "shared_relevant_documents": "Many queries share a relevant document, so they are not independent.",
-    "duplicate_documents": "Several documents have the same text; a hit on a twin counts as a miss.",
+    "shared_relevant_documents": "Many queries share a relevant document: not independent.",
+    "duplicate_documents": "Documents share their text; a hit on a twin counts as a miss.",
     "unjudged_gap": "The system that looks worse returns more documents that nobody judged.",
     "tied_at_cutoff": "Equal scores at rank k were ordered by document id.",
     "truncated_documents": "A model cut more than 5 % of the documents at its length limit.",
@@ -69,7 +68,7 @@ class Evidence:
     difference: PairedDifference
     gold: NDArray[np.int64]
     clusters: NDArray[np.int64] | None
-    gain: metrics.Gain
+    gain: Gain
     min_grade: int
 
     @property
@@ -113,7 +112,9 @@ def cautions(evidence: Evidence) -> tuple[Caution, ...]:
 
 
 def _mock_models(e: Evidence) -> Iterator[Caution]:
-    names = [f"{side} ({system.origin.system})" for side, system in e.sides if system.origin.is_mock]
+    names = [
+        f"{side} ({system.origin.system})" for side, system in e.sides if system.origin.is_mock
+    ]
     if names:
         yield Caution(
             code="mock_models",
@@ -144,8 +145,8 @@ def _not_significant(e: Evidence) -> Iterator[Caution]:
         )
         yield Caution(
             code="not_significant",
-            message=f"{d.metric}: the {d.level:.0%} interval of B − A, [{d.low:z.3f}, {d.high:z.3f}], "
-            f"includes 0{seen}.",
+            message=f"{d.metric}: the {d.level:.0%} interval of B − A, "
+            f"[{d.low:z.3f}, {d.high:z.3f}], includes 0{seen}.",
             advice="Do not read the sign of the difference as a result; more queries may tell.",
         )
 
@@ -185,7 +186,7 @@ def _near_random_model(e: Evidence) -> Iterator[Caution]:
         if is_constant and e.k < n_documents:
             what = f"gives every document the same score ({scores[0]:.6f})"
         elif mean <= limit and chance < 0.5:
-            what = f"hits in {mean:.1%} of queries at rank {e.k}, where chance alone gives {chance:.1%}"
+            what = f"hits in {mean:.1%} of queries at rank {e.k}; chance alone gives {chance:.1%}"
         else:
             continue
         yield Caution(
@@ -202,7 +203,7 @@ def _missing_prompt(e: Evidence) -> Iterator[Caution]:
             yield Caution(
                 code="missing_prompt",
                 message=f"{side}: {system.origin.missing_prompt}",
-                advice=f"Set --{flag}-query-prompt and --{flag}-doc-prompt as the model's card says.",
+                advice=f"Set --{flag}-query-prompt and --{flag}-doc-prompt as its model card says.",
             )
 
 
@@ -214,8 +215,8 @@ def _truncated_documents(e: Evidence) -> Iterator[Caution]:
                 code="truncated_documents",
                 message=f"{side} ({system.origin.system}) cut {cut.n_truncated:,} of "
                 f"{cut.n_documents:,} documents ({cut.n_truncated / cut.n_documents:.0%}) at "
-                f"{cut.max_length} tokens; {cut.tokens_lost:.0%} of all tokens were never read, and "
-                f"{cut.n_relevant_truncated:,} relevant documents are among them.",
+                f"{cut.max_length} tokens; {cut.tokens_lost:.0%} of all tokens were never read. "
+                f"{cut.n_relevant_truncated:,} of the documents cut are relevant to a query.",
                 advice="Use shorter chunks, or raise max_length if the model allows it.",
             )
 
@@ -227,7 +228,7 @@ def _ceiling(e: Evidence) -> Iterator[Caution]:
             code="ceiling",
             message=f"{e.primary} is {mean_a:.3f} for A and {mean_b:.3f} for B: there is no room "
             "left to differ.",
-            advice="Add harder questions or more documents that could be mistaken for the right one.",
+            advice="Add harder questions, or documents easily mistaken for the right one.",
         )
 
 
@@ -248,8 +249,8 @@ def _tiny_corpus(e: Evidence) -> Iterator[Caution]:
     if e.k > 0.2 * n_documents:
         yield Caution(
             code="tiny_corpus",
-            message=f"The top {e.k} are {min(1, e.k / n_documents):.0%} of all {n_documents} documents; "
-            "even a poor model finds much by chance.",
+            message=f"The top {e.k} are {min(1, e.k / n_documents):.0%} of all {n_documents} "
+            "documents; even a poor model finds much by chance.",
             advice="Add documents, or lower -k.",
         )
 
@@ -285,36 +286,35 @@ def _shared_relevant_documents(e: Evidence) -> Iterator[Caution]:
     if gold.size and n_sharing > 0.2 * gold.size:
         yield Caution(
             code="shared_relevant_documents",
-            message=f"{n_sharing} of {gold.size} queries share their relevant document with another "
-            "query; they succeed and fail together, so the interval may be too short.",
+            message=f"{n_sharing} of {gold.size} queries share their relevant document with "
+            "another; they succeed and fail together, so the interval may be too short.",
             advice="Resample whole groups with --cluster-by gold.",
         )
 
 
 def _duplicate_documents(e: Evidence) -> Iterator[Caution]:
-    twins: dict[str, list[int]] = defaultdict(list)
-    for document, text in enumerate(e.evalset.document_texts):
-        if not e.evalset.is_empty[document]:
-            twins[normalized_text(text) or text].append(document)
-    groups = [group for group in twins.values() if len(group) > 1]
-    if not groups:
+    seen: dict[str, int] = {}
+    first = np.arange(len(e.evalset.document_texts))
+    for document in np.flatnonzero(~e.evalset.is_empty).tolist():
+        text = e.evalset.document_texts[document]
+        first[document] = seen.setdefault(normalized_text(text) or text, document)
+    has_twin = np.bincount(first, minlength=first.size)[first] > 1
+    if not has_twin.any():
         return
-    group_of = {document: index for index, group in enumerate(groups) for document in group}
     hits = []
     for side, system in e.sides:
         n = 0
         for query in range(len(e.evalset.query_ids)):
             documents, grades = e.evalset.qrels.of(query)
-            relevant = {int(d) for d in documents[grades >= e.min_grade]}
-            wanted = {group_of[d] for d in relevant if d in group_of}
+            relevant = documents[grades >= e.min_grade]
             top = int(system.run.documents[query, 0])
-            n += top not in relevant and group_of.get(top, -1) in wanted
+            n += bool(top >= 0 and top not in relevant and first[top] in first[relevant])
         hits.append(f"{n} of {side}'s")
-    n_documents = sum(map(len, groups))
+    twins = np.flatnonzero(first == first[np.argmax(has_twin)])
     yield Caution(
         code="duplicate_documents",
-        message=f"{n_documents:,} documents share their text with another (for example "
-        f"{', '.join(e.evalset.document_ids[d] for d in groups[0][:3])}); {' and '.join(hits)} "
+        message=f"{int(has_twin.sum()):,} documents share their text with another (for example "
+        f"{', '.join(e.evalset.document_ids[d] for d in twins[:3])}); {' and '.join(hits)} "
         "first hits are a twin of a relevant document and count as misses.",
         advice="Remove the copies, or judge them all.",
     )
@@ -333,7 +333,9 @@ def _unjudged_gap(e: Evidence) -> Iterator[Caution]:
     )
     if np.any(e.evalset.qrels.grades < e.min_grade):
         condensed = {
-            side: float(np.nanmean(e.value(e.primary, metrics.condensed(system.run, e.evalset.qrels))))
+            side: float(
+                np.nanmean(e.value(e.primary, metrics.condensed(system.run, e.evalset.qrels)))
+            )
             for side, system in e.sides
         }
         message += (
@@ -360,7 +362,7 @@ def _tied_at_cutoff(e: Evidence) -> Iterator[Caution]:
             message=f"Documents at ranks {e.k} and {e.k + 1} have equal scores in "
             + " and ".join(f"{n} queries of {side}" for side, n in counts.items())
             + "; the document id decides which one counts.",
-            advice="Other tools may break such ties otherwise; identical texts are the usual cause.",
+            advice="Other tools may break ties otherwise; identical texts are the usual cause.",
         )
 
 
@@ -373,7 +375,8 @@ def _bm25_zero_hits(e: Evidence) -> Iterator[Caution]:
         if n > 0.05 * n_queries:
             yield Caution(
                 code="bm25_zero_hits",
-                message=f"{system.origin.system} finds no document at all for {n} of {n_queries} queries.",
+                message=f"{system.origin.system} finds no document at all for {n} of {n_queries} "
+                "queries.",
                 advice="Try other tokens for this language: --bm25 char2 or --bm25 auto.",
             )
 
@@ -386,6 +389,6 @@ def _unpinned_model(e: Evidence) -> Iterator[Caution]:
                 code="unpinned_model",
                 message=f"{side} ({system.origin.system}) names no revision; today it is "
                 f"{revision or 'unknown'}.",
-                advice=f"Write {system.origin.system},revision={revision or '…'} so that later runs "
-                "compare the same weights.",
+                advice=f"Write {system.origin.system},revision={revision or '…'} so that later "
+                "runs compare the same weights.",
             )

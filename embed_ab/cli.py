@@ -7,7 +7,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # The reader of a pipe left, as `| head` does: nothing is wrong.
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         return 0
     except Exception:
         traceback.print_exc()
@@ -109,7 +109,9 @@ def _report_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _demo_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--lang", choices=["en", "ko"], default="en", help="Language of the manual.")
+    parser.add_argument(
+        "--lang", choices=["en", "ko"], default="en", help="Language of the manual."
+    )
     parser.add_argument(
         "--export", metavar="DIR", help="Only copy the collection to DIR, to look at or to change."
     )
@@ -148,7 +150,9 @@ def _add_settings(parser: argparse.ArgumentParser, keys: set[str] | None) -> Non
         if keys is not None and key not in keys:
             continue
         if key == "eval-path":
-            parser.add_argument(key, metavar="EVAL", nargs="?", default=None, help=field.description)
+            parser.add_argument(
+                key, metavar="EVAL", nargs="?", default=None, help=field.description
+            )
             continue
         title = extra(field)["group"]
         group = groups.setdefault(title, parser.add_argument_group(title.lower()))
@@ -256,13 +260,13 @@ def _run_cache(arguments: dict[str, Any]) -> int:
     import os
 
     from embed_ab import render
-    from embed_ab.providers.cache import VectorStore, cache_folder
+    from embed_ab.providers.cache import VectorStore, cache_folder, clear_store
 
     folder = cache_folder(os.environ)
-    with VectorStore.open(folder) as store:
-        if arguments["action"] == "clear":
-            store.clear()
-        elif arguments["action"] == "prune":
+    if arguments["action"] == "clear":
+        clear_store(folder)  # also when it is too damaged to open
+    with closing(VectorStore.open(folder)) as store:
+        if arguments["action"] == "prune":
             store.prune(older_than_days=arguments["days"])
         render.cache_info(store.info(), _console())
     return 0
@@ -295,7 +299,9 @@ def _show(outcome: Outcome, *, is_quiet: bool) -> int:
     render.terminal(outcome.comparison, console, quiet=is_quiet)
     if not is_quiet:
         for name in ("report", "json", "comment"):
-            console.print(f"{name:<8}{getattr(outcome, name)}", markup=False, highlight=False, soft_wrap=True)
+            console.print(
+                f"{name:<8}{getattr(outcome, name)}", markup=False, highlight=False, soft_wrap=True
+            )
     return outcome.exit_code
 
 

@@ -9,7 +9,8 @@ import re
 import shlex
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import resources
@@ -24,6 +25,7 @@ from embed_ab import render, result_json, runs, systems
 from embed_ab.comparison import Comparison
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
+from embed_ab.origin import System
 from embed_ab.providers.cache import VectorStore, cache_folder
 from embed_ab.settings import Settings, key_of
 from embed_ab.systems import OnProgress, SystemSpec
@@ -60,7 +62,8 @@ def compare(
     """
     if not settings.eval_path:
         raise InputError(
-            "no evaluation set", hint="embed-ab compare EVAL -a SYSTEM -b SYSTEM; `embed-ab demo` shows one."
+            "no evaluation set",
+            hint="embed-ab compare EVAL -a SYSTEM -b SYSTEM; `embed-ab demo` shows one.",
         )
     places = _places(settings, clock)
     evalset = evalsets.load(
@@ -90,7 +93,7 @@ def compare_evalset(
     *,
     on_progress: OnProgress = ignore_progress,
     clock: Clock = now,
-) -> tuple[Comparison, dict[str, systems.System]]:
+) -> tuple[Comparison, dict[str, System]]:
     """Return the comparison of a set in memory, and the ranked systems by label.
 
     Raises: InputError, ProviderError.
@@ -100,7 +103,8 @@ def compare_evalset(
     for label, spec in (("A", settings.model_a), ("B", settings.model_b)):
         if spec is None:
             raise InputError(
-                f"no model {label}", hint=f"Give -{label.lower()} SYSTEM, for example -{label.lower()} bm25:auto."
+                f"no model {label}",
+                hint=f"Give -{label.lower()} SYSTEM, for example -{label.lower()} bm25:auto.",
             )
         specs[label] = spec
     if settings.bm25 != "none":
@@ -108,7 +112,7 @@ def compare_evalset(
     seconds: dict[str, float] = {}
     retrieved: dict[str, systems.Retrieved] = {}
     folder = cache_folder(os.environ) if settings.cache else None
-    with VectorStore.open(folder) as store:
+    with closing(VectorStore.open(folder)) as store:
         for label, spec in specs.items():
             started = time.perf_counter()
             retrieved[label] = systems.retrieve(
@@ -122,9 +126,7 @@ def compare_evalset(
             seconds[label] = time.perf_counter() - started
     started = time.perf_counter()
     ranked = {label: item.system for label, item in retrieved.items()}
-    compared = core.compare_runs(
-        evalset, ranked["A"], ranked["B"], ranked.get("BM25"), options
-    )
+    compared = core.compare_runs(evalset, ranked["A"], ranked["B"], ranked.get("BM25"), options)
     seconds["statistics"] = time.perf_counter() - started
     comparison = replace(
         compared,
@@ -148,8 +150,9 @@ def judge_again(path: Path, settings: Settings) -> tuple[Comparison, int]:
     """
     old = result_json.load(path)
     recorded = Settings.model_validate(old.settings)
-    changed = {
-        name: getattr(settings, name) for name in ("gate", "on_inconclusive", "min_queries")
+    changed: dict[str, Any] = {
+        name: getattr(settings, name)
+        for name in ("gate", "on_inconclusive", "min_queries")
         if name in settings.model_fields_set
     }
     merged = recorded.model_copy(update=changed)
@@ -161,7 +164,8 @@ def judge_again(path: Path, settings: Settings) -> tuple[Comparison, int]:
         if str(gate.metric) not in known:
             raise InputError(
                 f"{path} holds no values of {gate.metric}",
-                hint=f"It has {', '.join(sorted(known))}; compare again with --metrics {gate.metric}.",
+                hint=f"It has {', '.join(sorted(known))}; "
+                f"compare again with --metrics {gate.metric}.",
             )
 
     def values(side: str) -> dict[Any, core.Values]:
@@ -295,7 +299,7 @@ def _publish(comparison: Comparison, places: _Places, on_inconclusive: str) -> O
     )
 
 
-def _versions() -> Mapping[str, str] | Any:
+def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in ("embed-ab-action", "numpy", "bm25s"):
         found[name] = importlib.metadata.version(name)

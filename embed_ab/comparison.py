@@ -14,7 +14,7 @@ from embed_ab.cautions import Caution, Evidence
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
 from embed_ab.gate import Gate, GateVerdict, Outcome
-from embed_ab.metrics import Metric
+from embed_ab.metrics import Gain, Metric
 from embed_ab.origin import System, Truncation
 from embed_ab.paired import PairedDifference
 from embed_ab.runs import Run
@@ -160,7 +160,7 @@ class Options:
     k: int
     metrics: tuple[Metric, ...]
     gates: tuple[Gate, ...]
-    gain: metrics.Gain
+    gain: Gain
     min_grade: int
     interval: paired.Method
     resamples: int
@@ -250,9 +250,7 @@ def compare_runs(
         gates=verdicts,
         cautions=tuple(c for c in found if c.code not in options.ignore),
         ignored=tuple(sorted({c.code for c in found} & options.ignore)),
-        overlap=Overlap(
-            k=options.k, p=RBO_P, jaccard=float(jaccard.mean()), rbo=float(rbo.mean())
-        ),
+        overlap=Overlap(k=options.k, p=RBO_P, jaccard=float(jaccard.mean()), rbo=float(rbo.mean())),
         queries=tuple(
             QueryRow(
                 query=evalset.query_ids[query],
@@ -360,7 +358,7 @@ def _clusters(
         known = sorted({name for metadata in evalset.query_metadata for name in metadata})
         raise InputError(
             f"--cluster-by {cluster_by}: no query has a field '{cluster_by}'",
-            hint=f"Use none, gold or a field of queries.jsonl: {', '.join(known) or 'there is none'}.",
+            hint=f"Use none, gold or a field of queries.jsonl: {', '.join(known) or '(none)'}.",
         )
     return np.unique(np.array(fields), return_inverse=True)[1].astype(np.int64)
 
@@ -377,7 +375,8 @@ def _conclusion(
     )
     if deciding is not None:
         sentence = {
-            "worse": f"B is worse than A by more than the margin of {deciding.margin:g}: {numbers}.",
+            "worse": f"B is worse than A by more than the margin of {deciding.margin:g}: "
+            f"{numbers}.",
             "not worse than the margin": "B is not worse than A by more than the margin of "
             f"{deciding.margin:g}: {numbers}.",
             "inconclusive": f"Inconclusive: this set cannot tell whether B is worse than A by more "
@@ -409,9 +408,7 @@ def _number(value: float) -> Number:
     return None if np.isnan(value) else float(value)
 
 
-def _system_record(
-    label: Any, system: System, values: Mapping[Metric, Values]
-) -> SystemRecord:
+def _system_record(label: Any, system: System, values: Mapping[Metric, Values]) -> SystemRecord:
     origin = system.origin
     present = {metric: v[~np.isnan(v)] for metric, v in values.items()}
     return SystemRecord(
@@ -484,8 +481,8 @@ def _conventions(options: Options) -> dict[str, str]:
         "ranking": "score descending, then document id ascending; documents without text are never "
         "retrieved",
         "nDCG": f"gain {gain}, discount log2(rank + 1), ideal order over all judged documents",
-        "relevant": f"grade {options.min_grade} or higher; unjudged documents count as not relevant",
-        "excluded": "queries without a relevant document have no value and are left out of the means",
+        "relevant": f"grade {options.min_grade} or higher; unjudged counts as not relevant",
+        "excluded": "queries without a relevant document are left out of the means",
         "interval": f"95 % {options.interval} percentile bootstrap"
         if options.interval != "bca"
         else "95 % BCa bootstrap",

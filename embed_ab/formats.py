@@ -77,8 +77,8 @@ _ESCAPE_SEQUENCE = re.compile(
     "|\x1b[ -/]*[0-~]"
 )
 _SPACE = re.compile(r"\s+")
-# Left out: marks that reorder what is read or cannot be seen. Joiners (U+200C, U+200D) stay, because
-# Persian, Hindi and emoji need them.
+# Left out: marks that reorder what is read or cannot be seen. The joiners U+200C and U+200D stay,
+# because Persian, Hindi and emoji need them.
 _INVISIBLE = re.compile(
     "[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
@@ -89,7 +89,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 def plain(text: str) -> str:
     """Return the text on one line, without escape sequences, controls or direction overrides.
 
-    A control character that is not white space becomes U+FFFD, so that the reader sees it was there.
+    A control character that is not white space becomes U+FFFD: the reader sees it was there.
     """
     text = _ESCAPE_SEQUENCE.sub("", text)
     text = _INVISIBLE.sub("", text)
@@ -106,18 +106,23 @@ def printable(text: str, encoding: str, is_terminal: bool) -> str:
     text = plain(text).replace(MINUS, "-").replace(DASH, "-")
     if not is_terminal:
         # A line of a GitHub log that holds these would be a command to the runner.
-        text = text.replace("::", ": :").replace("##[", "## [")
+        text = re.sub(":(?=:)", ": ", text).replace("##[", "## [")
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def code(text: str, length: int = 200) -> str:
     """Return a markdown code span, in which nothing mentions, links or ends the span."""
-    text = shorten(plain(text).strip(), length)
+    text = _cut(text, length)
     if not text:
         return ""
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def _cut(text: str, length: int) -> str:
+    # The first cut only spares work on huge texts: escape sequences and white space may shrink.
+    return shorten(plain(text[: 10 * length]).strip(), length)
 
 
 def cell(text: str, length: int = 120) -> str:
@@ -127,19 +132,23 @@ def cell(text: str, length: int = 120) -> str:
 
 def prose(text: str, length: int = 400) -> str:
     """Return a sentence for markdown; each word that could mean more than itself is a code span."""
-    words = shorten(plain(text).strip(), length).split(" ")
+    words = _cut(text, length).split(" ")
     return " ".join(_word(*_WORD.fullmatch(word).groups()) for word in words)  # type: ignore[union-attr]
 
 
 _WORD = re.compile(r"([(\"'“‘]*)(.*?)([.,;:!?)\"'”’]*)", re.DOTALL)
 _HARMLESS = re.compile(r"(?:[^\W_]|[.,;:!?%()'\"“”‘’…–—−+=/≤≥×-])*")
+_NUMBER = re.compile(
+    r"\[?[+−-]?[0-9]{1,3}(\.[0-9]{1,4})?%?\]?[,;.)]*"
+)  # the ends of an interval too
 # What GitHub turns into a link by itself: addresses, GH-12, commits.
 _LINKED = re.compile(r"//|www\.|gh-\d|[0-9a-f]{7}", re.IGNORECASE)
 
 
 def _word(before: str, word: str, after: str) -> str:
-    if _HARMLESS.fullmatch(word) and not _LINKED.search(word):
-        return before + word + after
+    whole = before + word + after
+    if _NUMBER.fullmatch(whole) or (_HARMLESS.fullmatch(word) and not _LINKED.search(word)):
+        return whole
     return before + code(word) + after
 
 

@@ -86,7 +86,9 @@ def judge(gate: Gate, difference: PairedDifference, *, min_queries: int) -> Gate
         if unseen <= margin:
             finding = "not worse than the margin"
         else:
-            needed = math.ceil(math.log(1 - difference.level) / math.log1p(-margin)) if margin else None
+            needed = (
+                math.ceil(math.log(1 - difference.level) / math.log1p(-margin)) if margin else None
+            )
             why = (
                 f"no query changed its value, but in {n} queries a change in "
                 f"{unseen:.1%} of all queries can go unseen"

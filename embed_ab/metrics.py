@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,21 +152,22 @@ def dcg(grades: Grades, k: int, gain: Gain = "exponential") -> PerQuery:
     """
     top = np.maximum(grades[:, :k], 0)
     steps = np.arange(MAX_GRADE + 1, dtype=np.float64)
-    gains = np.exp2(steps) - 1 if gain == "exponential" else steps
-    discounts = np.log2(np.arange(2, top.shape[1] + 2))
+    gains = 2**steps - 1 if gain == "exponential" else steps
+    discounts = np.array([math.log2(rank + 1) for rank in range(1, top.shape[1] + 1)])
     return _running_total(gains[top] / discounts)
 
 
 def _running_total(terms: NDArray[np.float64]) -> PerQuery:
     # Strictly from left to right, so that zeros at the end change no bit: a perfect ranking equals
     # its ideal exactly, however long either is. Pairwise sums and BLAS do not promise that.
-    return terms.cumsum(axis=1)[:, -1:].sum(axis=1)
+    total: PerQuery = terms.cumsum(axis=1)[:, -1:].sum(axis=1)
+    return total
 
 
-def _ratio(part: NDArray[np.generic], whole: NDArray[np.generic]) -> PerQuery:
+def _ratio(part: Any, whole: Any) -> PerQuery:
     """Return part / whole, NaN where whole is 0."""
-    undefined = np.full(whole.shape, np.nan)
-    return np.divide(part, whole, out=undefined, where=np.asarray(whole > 0))
+    value: PerQuery = np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
+    return value
 
 
 def ndcg(grades: Grades, ideal: Grades, k: int, gain: Gain = "exponential") -> PerQuery:
@@ -247,12 +248,11 @@ def judged(grades: Grades, k: int) -> PerQuery:
     """
     top = grades[:, :k]
     n_retrieved = np.count_nonzero(top != NOT_RETRIEVED, axis=1)
-    return np.count_nonzero(top > UNJUDGED, axis=1) / np.maximum(n_retrieved, 1)
+    share: PerQuery = np.count_nonzero(top > UNJUDGED, axis=1) / np.maximum(n_retrieved, 1)
+    return share
 
 
-_BINARY: Final[
-    dict[str, Callable[[NDArray[np.bool_], NDArray[np.int64], int], PerQuery]]
-] = {
+_BINARY: Final[dict[str, Callable[[NDArray[np.bool_], NDArray[np.int64], int], PerQuery]]] = {
     "recall": recall,
     "rcap": capped_recall,
     "precision": precision,

@@ -18,14 +18,15 @@ def jaccard(documents_a: Documents, documents_b: Documents, k: int) -> PerQuery:
     """
     a, b = documents_a[:, :k], documents_b[:, :k]
     together = np.sort(np.concatenate([a, b], axis=1), axis=1)
-    shared = np.count_nonzero((together[:, 1:] == together[:, :-1]) & (together[:, 1:] >= 0), axis=1)
+    shared = np.count_nonzero(
+        (together[:, 1:] == together[:, :-1]) & (together[:, 1:] >= 0), axis=1
+    )
     either = np.count_nonzero(together >= 0, axis=1) - shared
-    return np.divide(shared, either, out=np.ones(len(a)), where=either > 0)
+    value: PerQuery = np.divide(shared, either, out=np.ones(len(a)), where=either > 0)
+    return value
 
 
-def rbo_ext(
-    documents_a: Documents, documents_b: Documents, k: int, p: float = 0.9
-) -> PerQuery:
+def rbo_ext(documents_a: Documents, documents_b: Documents, k: int, p: float = 0.9) -> PerQuery:
     """Return the extrapolated rank-biased overlap of the two top-k lists.
 
     documents_a, documents_b, edge cases: as for `jaccard`. The top rank weighs most; `p`, between 0
@@ -49,7 +50,7 @@ def rbo_ext(
     seen = (1 - p) / p * (agreement * p**depth).sum(axis=1)
     last = (shared_at(long) - shared_at(short)) / np.maximum(long, 1)
     last += shared_at(short) / np.maximum(short, 1)
-    value = seen + (last * p**long)[:, 0]
+    value: PerQuery = seen + (last * p**long)[:, 0]
     value[(n_a == 0) & (n_b == 0)] = 1
     return np.clip(value, 0, 1)  # a rounding error may lead just outside
 

@@ -1,29 +1,43 @@
-"""Compare two systems query by query: interval, p-value, wins and losses, what could be detected."""
+"""Compare two systems query by query: mean difference, interval, p-value, wins and losses."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from embed_ab.errors import InputError
 from embed_ab.metrics import Metric
+from embed_ab.resampling import (
+    TOLERANCE,
+    Clusters,
+    Method,
+    Sample,
+    Values,
+    interval,
+    intervals,
+    mean,
+    sign_flip_p_values,
+)
 
-Method = Literal["expanded", "percentile", "bca"]
-Values = NDArray[np.float64]
-Clusters = NDArray[np.int64]
-
-TOLERANCE: Final = 1e-12
-"""Values closer than this are a tie: the difference is rounding error, not ranking."""
+__all__ = [
+    "TOLERANCE",
+    "Method",
+    "PairedDifference",
+    "holm",
+    "interval",
+    "paired_differences",
+    "queries_needed",
+    "wilson",
+]
 
 _NORMAL: Final = NormalDist()
 _POWER: Final = 0.80
-_CELLS: Final = 100_000  # of a block of draws: small enough to stay in the processor's cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +45,8 @@ class PairedDifference:
     """What is known about B − A for one metric.
 
     `sd` is that of the per-query differences (ddof 1; 0 for fewer than two queries or clusters).
-    With clusters it is the one for which sd / √n is the standard error that the clusters allow, so
-    that `detectable` and `queries_needed` count dependent questions for what they are worth.
+    With clusters it is √n times the standard error that the clusters allow, so that `detectable`
+    and `queries_needed` count dependent questions for what they are worth.
     `detectable` is the smallest true difference that a two-sided 5 % test would find in 80 % of
     such query sets; None where sd is 0.
     """
@@ -66,53 +80,106 @@ def paired_differences(
 ) -> tuple[PairedDifference, ...]:
     """Return B − A for every metric, in the order of `values_a`.
 
-    values_a, values_b: (n_queries,) per metric; a query that is NaN in either is left out of that
-        metric. Metrics with the same queries share their draws, and a metric's draws depend on
-        nothing but the seed and its number of queries (or clusters).
+    values_a, values_b: (n_queries,) per metric, from 0 to 1; a query that is NaN in either is left
+        out of that metric. Metrics with the same queries share their draws, and what is drawn for
+        a metric depends on nothing but the seed and its number of queries (or clusters).
     clusters: (n_queries,) group of each query; whole groups are then resampled and sign-flipped.
+    `resamples` is the number of bootstrap resamples and of sign flips.
 
-    The p-values are adjusted over all metrics given (`p_holm`).
+    `p_holm` is adjusted over all metrics given.
     Raises: InputError for a metric without a query that has a value.
     """
-    present = {m: ~(np.isnan(values_a[m]) | np.isnan(values_b[m])) for m in values_a}
-    for metric, queries in present.items():
+    groups: dict[bytes, list[Metric]] = {}
+    for metric in values_a:
+        queries = _common_queries(values_a[metric], values_b[metric])
         if not queries.any():
             raise InputError(
                 f"no query has a value for {metric}",
-                hint="Relevant documents are missing; perhaps --min-grade is too high.",
+                hint="No query has a relevant document; perhaps --min-grade is too high.",
             )
-    same_queries: dict[bytes, list[Metric]] = {}
-    for metric, queries in present.items():
-        same_queries.setdefault(queries.tobytes(), []).append(metric)
+        groups.setdefault(queries.tobytes(), []).append(metric)
 
-    found: dict[Metric, PairedDifference] = {}
-    p_values: dict[Metric, float] = {}
-    for group in same_queries.values():
-        queries = present[group[0]]
-        a = np.stack([values_a[m][queries] for m in group], axis=1)
-        b = np.stack([values_b[m][queries] for m in group], axis=1)
-        differences = _without_rounding_error(b - a)
-        groups = None if clusters is None else clusters[queries]
-        units = _units(differences, groups)
-        intervals = _intervals(units, seed, resamples, method, level)
+    tests: dict[Metric, tuple[Sample, int, tuple[float, float], float]] = {}
+    for group in groups.values():
+        queries = _common_queries(values_a[group[0]], values_b[group[0]])
+        differences = np.stack([values_b[m][queries] - values_a[m][queries] for m in group], axis=1)
+        sample = Sample.of(differences, None if clusters is None else clusters[queries])
+        ends = intervals(sample, seed, resamples, method, level)
+        p_values = sign_flip_p_values(sample, seed, resamples)
         for column, metric in enumerate(group):
-            own = differences[:, column]
-            p_values[metric] = _sign_flip(units.sums[:, column], seed, resamples)
-            sd = units.standard_error(column) * math.sqrt(own.size)
-            found[metric] = PairedDifference(
+            tests[metric] = sample, column, ends[column], p_values[column]
+
+    adjusted = dict(zip(tests, holm([p_value for *_, p_value in tests.values()]), strict=True))
+    found = []
+    for metric in values_a:
+        sample, column, (low, high), p_value = tests[metric]
+        queries = _common_queries(values_a[metric], values_b[metric])
+        differences = sample.differences[:, column]
+        error = sample.standard_error(column)
+        found.append(
+            PairedDifference(
                 metric=str(metric),
-                mean_a=_mean(a[:, column]),
-                mean_b=_mean(b[:, column]),
-                difference=_mean(own),
-                low=intervals[column][0],
-                high=intervals[column][1],
+                mean_a=mean(values_a[metric][queries]),
+                mean_b=mean(values_b[metric][queries]),
+                difference=sample.mean(column),
+                low=low,
+                high=high,
                 level=level,
-                p_value=p_values[metric],
-                p_holm=math.nan,
-                wins=int(np.count_nonzero(own > 0)),
-                losses=int(np.count_nonzero(own < 0)),
-                ties=int(np.count_nonzero(own == 0)),
-                n_queries=own.size,
-                sd=sd,
-                detectable=_z_sum() * sd / math.sqrt(own.size) if sd > 0 else None,
+                p_value=p_value,
+                p_holm=adjusted[metric],
+                wins=int(np.count_nonzero(differences > 0)),
+                losses=int(np.count_nonzero(differences < 0)),
+                ties=int(np.count_nonzero(differences == 0)),
+                n_queries=differences.size,
+                sd=error * math.sqrt(differences.size),
+                detectable=_detectable_in_errors() * error if error > 0 else None,
             )
+        )
+    return tuple(found)
+
+
+def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Return the p-values adjusted for being shown together.
+
+    Source: Holm, Scandinavian Journal of Statistics 1979.
+    """
+    adjusted = [1.0] * len(p_values)
+    largest = 0.0
+    for position, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - position) * p_values[index]))
+        adjusted[index] = largest
+    return tuple(adjusted)
+
+
+def queries_needed(sd: float, margin: float) -> int | None:
+    """Return how many queries would show "not worse than the margin" in 80 % of cases.
+
+    That is, when the true difference is 0 and the two-sided interval has a level of 95 %. None
+    where the differences do not vary or the margin is 0.
+    """
+    if sd <= 0 or margin <= 0:
+        return None
+    needed = (_detectable_in_errors() * (sd / margin)) ** 2 if sd / margin < 1e9 else math.inf
+    return math.ceil(needed) if math.isfinite(needed) else None
+
+
+def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Return the interval of a share: `successes` of `n`, which must not be 0.
+
+    It does not shrink to a point when all or none succeed.
+    Source: Wilson, JASA 1927.
+    """
+    z2 = _NORMAL.inv_cdf(0.5 + level / 2) ** 2
+    middle = (successes + z2 / 2) / (n + z2)
+    half = math.sqrt(z2 * (successes * (n - successes) / n + z2 / 4)) / (n + z2)
+    low = 0.0 if successes == 0 else middle - half
+    high = 1.0 if successes == n else middle + half
+    return low, high
+
+
+def _common_queries(a: Values, b: Values) -> NDArray[np.bool_]:
+    return ~(np.isnan(a) | np.isnan(b))
+
+
+def _detectable_in_errors() -> float:
+    return _NORMAL.inv_cdf(0.975) + _NORMAL.inv_cdf(_POWER)

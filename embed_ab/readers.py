@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 from embed_ab.errors import EvalsetError, InputError
 
@@ -54,16 +54,26 @@ def find_files(folder: Path, split: str) -> Files:
 
     Raises: InputError if the folder or a file is missing, or two files claim the same part.
     """
+    if not split or Path(split).name != split or split == "..":
+        raise InputError(
+            f"split {split!r} is not a plain name",
+            hint="A split is the name of a file in the folder qrels: test for qrels/test.tsv.",
+        )
+    try:
+        return _find(folder, split)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be read ({error.strerror or error})",
+            hint="It must be a folder that this user may read.",
+        ) from error
+
+
+def _find(folder: Path, split: str) -> Files:
     if not folder.is_dir():
         problem = "is a file, not a folder" if folder.exists() else "no such folder"
         raise InputError(
             f"{folder}: {problem}",
             hint="Name a folder that holds corpus.jsonl, queries.jsonl and qrels.tsv.",
-        )
-    if not split or Path(split).name != split or split == "..":
-        raise InputError(
-            f"split {split!r} is not a plain name",
-            hint="A split is the name of a file in the folder qrels: test for qrels/test.tsv.",
         )
     corpus = _one_of(folder, "corpus.jsonl") or _missing(folder, "corpus.jsonl")
     queries = _one_of(folder, "queries.jsonl") or _missing(folder, "queries.jsonl")
@@ -90,22 +100,19 @@ def text_lines(path: Path, notices: list[Notice]) -> Iterator[tuple[int, str]]:
     """
     n_marks = 0
     try:
-        with _open(path) as stream, io.TextIOWrapper(stream, encoding="utf-8") as text:
-            for number, line in enumerate(text, start=1):
-                if line.startswith(_BYTE_ORDER_MARK):
-                    line = line.lstrip(_BYTE_ORDER_MARK)
-                    n_marks += 1
-                if "\0" in line:
-                    raise EvalsetError(
-                        "the line holds a NUL character",
-                        path=path,
-                        line=number,
-                        hint="The file is damaged or UTF-16; save it as UTF-8 text.",
-                    )
-                if not line.isspace() and line:
-                    yield number, line
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path) from error
+        for number, line in enumerate(_decoded(path), start=1):
+            if line.startswith(_BYTE_ORDER_MARK):
+                line = line.lstrip(_BYTE_ORDER_MARK)
+                n_marks += 1
+            if "\0" in line:
+                raise EvalsetError(
+                    "the line holds a NUL character",
+                    path=path,
+                    line=number,
+                    hint="The file is damaged or UTF-16; save it as UTF-8 text.",
+                )
+            if line and not line.isspace():
+                yield number, line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise EvalsetError(
             f"not a complete gzip file ({error})",
@@ -138,14 +145,14 @@ def json_lines(path: Path, notices: list[Notice]) -> Iterator[tuple[int, dict[st
         try:
             record = decode(line)
         except json.JSONDecodeError as error:
-            problem = f"not JSON: {error.msg} at column {error.colno}"
+            problem = f"not JSON: {error.msg} (column {error.colno})"
         except (ValueError, RecursionError) as error:
             problem = f"not usable JSON: {error}"
         else:
             if isinstance(record, dict):
                 yield number, record
                 continue
-            problem = f"a JSON {type(record).__name__}, not an object"
+            problem = f"JSON, but not an object: {line.strip()[:40]!r}"
         raise EvalsetError(problem, path=path, line=number, hint=JSON_HINT)
 
 
@@ -223,9 +230,7 @@ def _is_header(cells: list[str], queries: Container[str], documents: Container[s
 def _one_of(folder: Path, name: str) -> Path | None:
     plain, compressed = folder / name, folder / f"{name}.gz"
     if plain.exists() and compressed.exists():
-        raise InputError(
-            f"{folder}: both {name} and {name}.gz exist", hint="Keep one of the two."
-        )
+        raise InputError(f"{folder}: both {name} and {name}.gz exist", hint="Keep one of the two.")
     return next((path for path in (plain, compressed) if path.exists()), None)
 
 
@@ -240,7 +245,15 @@ def _missing(folder: Path, *names: str) -> NoReturn:
     raise InputError(f"{folder}: no {wanted}", hint=hint)
 
 
-def _open(path: Path) -> IO[bytes]:
+def _decoded(path: Path) -> Iterator[str]:
+    try:
+        with _open(path) as stream, io.TextIOWrapper(stream, encoding="utf-8") as text:
+            yield from text
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path) from error
+
+
+def _open(path: Path) -> gzip.GzipFile | io.BufferedReader:
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
@@ -286,6 +299,4 @@ def _finite(text: str) -> float:
 
 
 # The standard decoder, because ids are exact integers of any size and faults must be seen.
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_object, parse_constant=_finite, parse_float=_finite
-)
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_finite, parse_float=_finite)

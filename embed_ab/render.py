@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib import resources
 from typing import Any
@@ -17,7 +18,9 @@ from rich.text import Text
 
 from embed_ab import formats
 from embed_ab.comparison import Comparison, Hit, QueryRow
+from embed_ab.evalset import Check, Lengths
 from embed_ab.paired import TOLERANCE
+from embed_ab.providers.cache import StoreInfo
 
 MOCK_NOTICE = "mock vectors: for practice, says nothing about a real model"
 MAX_ROWS = 1_000
@@ -65,6 +68,7 @@ def markdown(comparison: Comparison, *, report_url: str = "") -> str:
     for section in shown:
         while True:
             text = template.render(context, shown=shown, report_url=report_url)
+            text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
             if len(text.encode()) <= COMMENT_BYTES:
                 return text
             if shown[section] == 0:
@@ -74,69 +78,140 @@ def markdown(comparison: Comparison, *, report_url: str = "") -> str:
 
 
 def terminal(comparison: Comparison, console: Console, *, quiet: bool = False) -> None:
-    """Print the verdict, the tables, the gates and the warnings; `quiet`: verdict and gates only.
+    """Print the verdict, the gates, the tables and the warnings; `quiet`: verdict and gates only.
 
     What is not a terminal gets whole lines, so that a gate line can be searched for.
     """
-
-    def safe(text: str, style: str = "") -> Text:
-        return Text(formats.printable(text, console.encoding, console.is_terminal), style)
-
-    def line(text: str, style: str = "") -> None:
-        console.print(safe(text, style), soft_wrap=not console.is_terminal)
-
-    def table(title: str, *headings: str) -> Table:
-        made = Table(title=safe(title, "bold"), title_justify="left", box=None, pad_edge=False)
-        for column, heading in enumerate(headings):
-            made.add_column(safe(heading), justify="right" if column else "left", overflow="fold")
-        return made
-
     context = _context(comparison)
-    line(comparison.verdict, f"bold {_TERMINAL_STYLES[comparison.finding]}")
+    _line(console, comparison.verdict, f"bold {_STYLES[comparison.finding]}")
     for gate in comparison.gates:
-        line(gate.reason, _TERMINAL_STYLES[gate.outcome])
+        _line(console, gate.reason, _STYLES[gate.outcome])
     if quiet:
         return
     if context["is_mock"]:
-        line(MOCK_NOTICE, "bold")
-    line("")
+        _line(console, MOCK_NOTICE, "bold")
+    _line(console)
     for system in comparison.systems:
-        line(f"{system.label:<5} {formats.shorten(system.system, 200)}")
-    line(f"{'set':<5} {context['set_sentence']}")
-    line("")
-    labels = [system.label for system in comparison.systems]
-    means = table("Means", "metric", *labels, "n")
-    for metric in context["metrics"]:
-        values = [formats.number(system.means.get(metric)) for system in comparison.systems]
-        counted = max(system.n_queries.get(metric, 0) for system in comparison.systems)
-        means.add_row(*map(safe, (metric, *values, str(counted))))
-    console.print(means)
-    line("")
-    differences = table(
-        "Difference B - A", "metric", "B - A", "interval", "p (Holm)", "W/L/T", "n", "detectable"
+        _line(console, f"{system.label}: {formats.shorten(system.system, 200)}")
+    _line(console, f"set: {context['set_sentence']}")
+    _line(console)
+    _table(
+        console,
+        ["mean", *(system.label for system in comparison.systems), "n"],
+        [
+            [
+                metric,
+                *(formats.number(system.means.get(metric)) for system in comparison.systems),
+                str(comparison.systems[0].n_queries.get(metric, 0)),
+            ]
+            for metric in context["metrics"]
+        ],
     )
-    for d in comparison.differences:
-        differences.add_row(
-            *map(
-                safe,
-                (
-                    d.metric,
-                    formats.signed(d.difference),
-                    formats.interval(d.low, d.high),
-                    formats.p_value(d.p_holm),
-                    f"{d.wins}/{d.losses}/{d.ties}",
-                    str(d.n_queries),
-                    formats.number(d.detectable),
-                ),
-            )
-        )
-    console.print(differences)
+    _line(console)
+    _table(
+        console,
+        ["difference", "B - A", "interval", "p (Holm)", "W/L/T", "n", "detects"],
+        [
+            [
+                d.metric,
+                formats.signed(d.difference),
+                formats.interval(d.low, d.high),
+                formats.p_value(d.p_holm),
+                f"{d.wins}/{d.losses}/{d.ties}",
+                str(d.n_queries),
+                formats.number(d.detectable),
+            ]
+            for d in comparison.differences
+        ],
+    )
     if comparison.cautions:
-        line("")
+        _line(console)
     for caution in comparison.cautions:
-        line(f"! {caution.code}: {formats.shorten(caution.message, 600)} {caution.advice}")
+        _line(
+            console, f"! {caution.code}: {formats.shorten(caution.message, 600)} {caution.advice}"
+        )
     if comparison.ignored:
-        line(f"ignored warnings: {', '.join(comparison.ignored)}")
+        _line(console, f"ignored warnings: {', '.join(comparison.ignored)}")
+
+
+def check(found: Check, console: Console) -> None:
+    """Print what an evaluation set holds."""
+
+    def some(ids: Sequence[str]) -> str:
+        shown = [formats.shorten(item, 60) for item in ids[:5]]
+        return f" ({', '.join(shown)}{', ...' if len(ids) > 5 else ''})" if ids else ""
+
+    def groups(same: tuple[tuple[str, ...], ...]) -> str:
+        total = sum(map(len, same))
+        return f"{total:,}{some([' = '.join(group[:5]) for group in same])}"
+
+    def histogram(counts: Mapping[Any, int], one: str = "", many: str = "") -> str:
+        shown = [
+            f"{formats.shorten(str(key), 60)} ({n:,}{one if n == 1 else many})"
+            for key, n in counts.items()
+        ]
+        return ", ".join(shown[:10]) + (", ..." if len(shown) > 10 else "")
+
+    def lengths(of: Lengths) -> str:
+        return (
+            f"{of.minimum:,} to {of.maximum:,}, median {of.median:,.10g}, "
+            f"95% have at most {of.p95:,.10g}"
+        )
+
+    per_query = histogram(found.relevant_per_query, " query", " queries")
+    facts = {
+        "set": f"{found.n_documents:,} documents, {found.n_queries:,} queries, "
+        f"{found.n_judgements:,} judgements",
+        "digest": f"sha256 {found.digest}",
+        "queries evaluated": f"{found.n_evaluated:,}",
+        "relevant documents per query": f"{per_query}; median {found.median_relevant:g}",
+        "grades": histogram(found.grades, " judgement", " judgements"),
+        "documents never judged": f"{found.n_unjudged_documents:,}",
+        "documents without text": f"{len(found.empty_documents):,}{some(found.empty_documents)}",
+        "documents with equal texts": groups(found.duplicate_documents),
+        "documents equal in letters and digits": groups(found.near_duplicates),
+        "queries with equal texts": groups(found.duplicate_queries),
+        "judged documents that do not exist": f"{len(found.missing_documents):,}"
+        f"{some(found.missing_documents)}",
+        "document length in characters": lengths(found.document_lengths),
+        "query length in characters": lengths(found.query_lengths),
+        "more fields of documents": histogram(found.document_metadata) or "none",
+        "more fields of queries": histogram(found.query_metadata) or "none",
+    }
+    _line(console, formats.shorten(found.name, 100), "bold")
+    for name, fact in facts.items():
+        _line(console, f"{name}: {fact}")
+    for notice in found.notices:
+        _line(console, f"! {notice.code}: {notice.message}")
+
+
+def cache_info(info: StoreInfo, console: Console) -> None:
+    """Print what the store of vectors holds."""
+    _line(
+        console,
+        f"{info.path}: {info.n_vectors:,} vectors of {info.n_models:,} models, "
+        f"{info.n_bytes / 1_000_000:,.1f} MB",
+    )
+
+
+def _line(console: Console, text: str = "", style: str = "") -> None:
+    console.print(_safe(console, text, style), soft_wrap=not console.is_terminal)
+
+
+def _table(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column, heading in enumerate(headings):
+        table.add_column(
+            _safe(console, heading), justify="right" if column else "left", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(_safe(console, text) for text in row))
+    console.print(table)
+
+
+def _safe(console: Console, text: str, style: str = "") -> Text:
+    # Text, because rich would obey the markup in a str.
+    return Text(formats.printable(text, console.encoding, console.is_terminal), style)
 
 
 _NUMBERS: dict[str, Callable[..., str]] = {
@@ -147,7 +222,7 @@ _NUMBERS: dict[str, Callable[..., str]] = {
     "count": formats.count,
     "interval": lambda d: formats.interval(d.low, d.high),
 }
-_TERMINAL_STYLES = {
+_STYLES = {
     "better": "green",
     "pass": "green",
     "not worse than the margin": "green",
@@ -198,6 +273,12 @@ def _context(comparison: Comparison) -> dict[str, Any]:
         "rows": largest,
         "is_mock": any(system.is_mock for system in comparison.systems),
         "mock_notice": MOCK_NOTICE,
+        "marks": {
+            "pass": Markup("✓ PASS"),
+            "fail": Markup("✗ FAIL"),
+            "inconclusive": Markup("? INCONCLUSIVE"),
+        },
+        "has_wilson": any(system.wilson for system in comparison.systems),
         "set_sentence": (
             f"{formats.shorten(evalset.name, 100)}: {evalset.n_evaluated:,} of "
             f"{evalset.n_queries:,} queries evaluated ({evalset.n_excluded:,} excluded), "

@@ -36,7 +36,9 @@ MAX_CONFIG_BYTES = 1_000_000
 
 def _split(value: Any) -> Any:
     """One text with commas or line ends, or a list: both are lists."""
-    return [part for part in re.split(r"[,\s]+", value) if part] if isinstance(value, str) else value
+    return (
+        [part for part in re.split(r"[,\s]+", value) if part] if isinstance(value, str) else value
+    )
 
 
 def _spec(value: Any) -> Any:
@@ -111,15 +113,11 @@ class Settings(BaseModel):
     a_query_prompt: str | None = _setting(
         None, "Text put before each query of A; beats the model's own prompt.", group="Models"
     )
-    a_doc_prompt: str | None = _setting(
-        None, "Text put before each document of A.", group="Models"
-    )
+    a_doc_prompt: str | None = _setting(None, "Text put before each document of A.", group="Models")
     b_query_prompt: str | None = _setting(
         None, "Text put before each query of B; beats the model's own prompt.", group="Models"
     )
-    b_doc_prompt: str | None = _setting(
-        None, "Text put before each document of B.", group="Models"
-    )
+    b_doc_prompt: str | None = _setting(None, "Text put before each document of B.", group="Models")
     a_trust_remote_code: bool = _setting(
         False, "Let A's model run its own code.", group="Models", not_in_file=True
     )
@@ -143,7 +141,9 @@ class Settings(BaseModel):
         min_length=1,
     )
     gain: Literal["exponential", "linear"] = _setting(
-        "exponential", "Gain of nDCG: 2^grade − 1, or the grade as trec_eval has it.", group="Metrics"
+        "exponential",
+        "Gain of nDCG: 2^grade − 1, or the grade as trec_eval has it.",
+        group="Metrics",
     )
     min_grade: int = _setting(
         1, "Lowest grade that counts as relevant.", group="Metrics", ge=1, le=30
@@ -158,15 +158,15 @@ class Settings(BaseModel):
     seed: int = _setting(0, "Seed of every random draw.", group="Statistics", ge=0, lt=2**32)
     cluster_by: str = _setting(
         "none",
-        "Resample groups of queries: gold (same best relevant document) or a field of queries.jsonl.",
+        "Resample groups: gold (same best relevant document) or a field of queries.jsonl.",
         group="Statistics",
         min_length=1,
     )
 
     gate: Names = _setting(
         (),
-        "METRIC@K:MARGIN, such as ndcg@10:0.02: fail when B is worse by more than the margin and the "
-        "whole interval is below 0. Repeatable.",
+        "METRIC@K:MARGIN, such as ndcg@10:0.02: fail when B is worse by more than the margin and "
+        "the whole interval is below 0. Repeatable.",
         group="Gate",
     )
     on_inconclusive: Literal["pass", "fail"] = _setting(
@@ -182,7 +182,7 @@ class Settings(BaseModel):
     )
     out: str = _setting(
         "",
-        "Folder for report.html, result.json and comment.md; by default a fresh one in the cache folder.",
+        "Folder for report.html, result.json and comment.md; else a fresh one in the cache folder.",
         group="Output",
     )
     report: str = _setting("", "File for the HTML report.", group="Output")
@@ -199,11 +199,11 @@ class Settings(BaseModel):
                     hint=f"Codes: {', '.join(CODES)}.",
                 )
         gates = tuple(Gate.parse(text, default_k=self.k) for text in self.gate)
-        doubled = [str(g.metric) for i, g in enumerate(gates) if g.metric in [x.metric for x in gates[:i]]]
+        doubled = [
+            str(g.metric) for i, g in enumerate(gates) if g.metric in [x.metric for x in gates[:i]]
+        ]
         if doubled:
-            raise InputError(
-                f"two gates on {doubled[0]}", hint="Give one margin for each metric."
-            )
+            raise InputError(f"two gates on {doubled[0]}", hint="Give one margin for each metric.")
         return Options(
             k=self.k,
             metrics=tuple(
@@ -235,7 +235,9 @@ class Settings(BaseModel):
     def changed(self) -> dict[str, Any]:
         """Return the settings that differ from their defaults, without those about output."""
         output = {
-            name for name, field in Settings.model_fields.items() if extra(field)["group"] == "Output"
+            name
+            for name, field in Settings.model_fields.items()
+            if extra(field)["group"] == "Output"
         } - {"ignore", "worst_queries"}
         return self.model_dump(
             mode="json", by_alias=True, exclude_defaults=True, exclude=output | {"cache", "offline"}
@@ -274,8 +276,6 @@ def resolve(flags: Mapping[str, Any], *, config: Path | None) -> Settings:
         value = given.get(key, from_file.get(key))
         reason = first["msg"].removeprefix("Value error, ")
         raise InputError(f"{place}: {reason}, not {value!r}", hint=_help(key)) from None
-    except InputError as error:
-        raise error
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -283,11 +283,15 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
             raise InputError(f"{path}: larger than 1 MB", hint="A config file holds a few lines.")
-        loaded = yaml.load(path.read_text("utf-8-sig"), Loader=_UniqueKeys)  # noqa: S506
+        loaded = yaml.load(path.read_text("utf-8-sig"), Loader=_UniqueKeys)
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}", hint="Give --config an existing file.") from None
+        raise InputError(
+            f"{path}: {error.strerror}", hint="Give --config an existing file."
+        ) from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not UTF-8", hint="Save it as UTF-8.") from None
+        raise InputError(
+            f"{path}: byte {error.start} is not UTF-8", hint="Save it as UTF-8."
+        ) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
@@ -332,7 +336,11 @@ def file_schema() -> dict[str, Any]:
         if key in allowed
     }
     for key in ("metrics", "gate", "ignore"):
-        listed = {n: schema["properties"][key].pop(n) for n in ("type", "items", "minItems") if n in schema["properties"][key]}
+        listed = {
+            n: schema["properties"][key].pop(n)
+            for n in ("type", "items", "minItems")
+            if n in schema["properties"][key]
+        }
         schema["properties"][key]["anyOf"] = [{"type": "string"}, listed]
     schema |= {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": CONFIG_NAME}
     return schema

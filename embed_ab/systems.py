@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from embed_ab import bm25, runs
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import Origin, System, Truncation
 from embed_ab.providers.base import Embedder, ModelFacts
-from embed_ab.providers.cache import CachedVectors, VectorStore, embed_cached
+from embed_ab.providers.cache import VectorStore, embed_cached, known_facts
 from embed_ab.providers.mock import MockEmbedder
 from embed_ab.providers.prompts import missing_prompt
 from embed_ab.providers.sentence_transformer import SentenceTransformerEmbedder
@@ -80,7 +81,11 @@ class SystemSpec:
                 f"unknown provider '{self.provider}' in '{self}'",
                 hint=f"Providers: {', '.join(_OPTIONS)}. For example {_EXAMPLES}.",
             )
-        if not self.name or "," in self.name or any(map(str.isspace, self.name[:1] + self.name[-1:])):
+        if (
+            not self.name
+            or "," in self.name
+            or any(map(str.isspace, self.name[:1] + self.name[-1:]))
+        ):
             raise InputError(
                 f"'{self}': the name '{self.name}' is empty or holds a comma",
                 hint=f"For example {_EXAMPLES}.",
@@ -99,7 +104,8 @@ class SystemSpec:
                 )
             if key in _WHOLE_NUMBERS and not (item.isascii() and item.isdigit() and int(item) > 0):
                 raise InputError(
-                    f"'{self}': {key}={item} is not a whole number above 0", hint=f"Write {key}=256."
+                    f"'{self}': {key}={item} is not a whole number above 0",
+                    hint=f"Write {key}=256.",
                 )
         return self
 
@@ -109,7 +115,10 @@ class SystemSpec:
 
     def __str__(self) -> str:
         return ",".join(
-            [f"{self.provider}:{self.name}", *(f"{key}={item}" for key, item in self.options.items())]
+            [
+                f"{self.provider}:{self.name}",
+                *(f"{key}={item}" for key, item in self.options.items()),
+            ]
         )
 
 
@@ -201,7 +210,7 @@ def retrieve(
         embedder,
         store,
         [evalset.document_texts[document] for document in present],
-        [f"document '{evalset.document_ids[document]}'" for document in present],
+        [f"document {evalset.document_ids[document]}" for document in present],
         "document",
         dim=spec.number("dim"),
         on_progress=lambda done, total: on_progress(f"{spec}: documents", done, total),
@@ -210,7 +219,7 @@ def retrieve(
         embedder,
         store,
         evalset.query_texts,
-        [f"query '{query}'" for query in evalset.query_ids],
+        [f"query {query}" for query in evalset.query_ids],
         "query",
         dim=spec.number("dim"),
         on_progress=lambda done, total: on_progress(f"{spec}: queries", done, total),
@@ -222,17 +231,16 @@ def retrieve(
         documents=np.where(found >= 0, present[found], -1).astype(np.int32),
         scores=scores,
     )
-    facts = documents.facts
+    facts = known_facts(embedder, store)
+    truncation = _truncation(evalset, present, documents.n_tokens, facts.max_length)
     return Retrieved(
-        system=System(run=run, origin=_origin(spec, side, facts, _truncation(evalset, present, documents))),
+        system=System(run=run, origin=_origin(spec, facts, truncation)),
         n_embedded=documents.n_embedded + queries.n_embedded,
         n_cached=documents.n_cached + queries.n_cached,
     )
 
 
-def _origin(
-    spec: SystemSpec, side: Side, facts: ModelFacts, truncation: Truncation | None
-) -> Origin:
+def _origin(spec: SystemSpec, facts: ModelFacts, truncation: Truncation | None) -> Origin:
     is_model = spec.provider != "mock"
     return Origin(
         system=str(spec),
@@ -259,9 +267,11 @@ def _is_pinned(spec: SystemSpec) -> bool | None:
 
 
 def _truncation(
-    evalset: Evalset, present: np.ndarray[Any, Any], documents: CachedVectors
+    evalset: Evalset,
+    present: NDArray[np.intp],
+    lengths: NDArray[np.int64] | None,
+    limit: int | None,
 ) -> Truncation | None:
-    limit, lengths = documents.facts.max_length, documents.n_tokens
     if limit is None or lengths is None or not lengths.size:
         return None
     cut = present[lengths > limit]

@@ -44,19 +44,22 @@ class Embedded:
 
 
 class Embedder(Protocol):
-    """One model. Made without loading anything; the first `facts` or `embed` loads it.
-
-    `fingerprint` names everything that changes the vectors of a text except role and prompt.
-    `prompts` are the prompts the user gave, by role ("" = none); a role that is missing gets the
-    model's own. Both are known without loading the model. `facts` tells the prompts in use.
-    """
+    """One model. Made without loading anything; the first `facts` or `embed` loads it."""
 
     @property
-    def fingerprint(self) -> str: ...
+    def name(self) -> str:
+        """The model's name as the user wrote it, without the provider."""
 
     @property
-    def prompts(self) -> Mapping[Role, str]: ...
+    def fingerprint(self) -> str:
+        """Everything that changes the vectors of a text but role and prompt; nothing is loaded."""
 
-    def facts(self) -> ModelFacts: ...
+    @property
+    def prompts(self) -> Mapping[Role, str]:
+        """Prompts the user gave ("" = none); a role that is missing gets the model's own."""
 
-    def embed(self, texts: Sequence[str], role: Role) -> Embedded: ...
+    def facts(self) -> ModelFacts:
+        """What only the model knows, with the prompts in use."""
+
+    def embed(self, texts: Sequence[str], role: Role) -> Embedded:
+        """Vectors of texts that are neither empty nor repeated."""

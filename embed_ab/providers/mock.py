@@ -79,7 +79,7 @@ class MockEmbedder:
         if self.name == "word":
             words = Counter(re.findall(r"\w+", text))
             return [self._slots[word] for word in words], list(words.values())
-        # Three code points of 21 bits make one integer: ten times faster than slices of the text.
+        # Three code points of 21 bits make one integer: nearly three times faster than slicing.
         codes = np.frombuffer(f" {text} ".encode("utf-32-le", "surrogatepass"), "<u4")
         codes = codes.astype(np.int64)
         trigrams, counts = np.unique(

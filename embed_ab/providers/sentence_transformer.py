@@ -1,0 +1,516 @@
+"""Models of sentence-transformers, from a hub name or a local folder.
+
+torch, transformers and sentence_transformers are imported only when vectors are really needed.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import logging
+import math
+import os
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from embed_ab.errors import InputError, ProviderError
+from embed_ab.providers.base import Embedded, ModelFacts, Role, Vectors
+
+DTYPES = ("float32", "float16", "bfloat16")
+_PACKAGES = ("sentence-transformers", "transformers", "torch")
+_ROLE_PROMPTS: dict[Role, tuple[str, ...]] = {
+    # The names that encode_query and encode_document look for, in their order.
+    "query": ("query",),
+    "document": ("document", "passage", "corpus"),
+}
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
+_NOT_FOR_TORCH = (
+    "onnx/*",
+    "openvino/*",
+    "coreml/*",
+    "*.onnx",
+    "*.h5",
+    "*.msgpack",
+    "*.ot",
+    "*.gguf",
+)
+# Files of a training run that no loader reads.
+_LEFTOVERS = ("training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state*.pth")
+_REMOTE_CODE_HINT = (
+    "If you have read that code and trust it, allow it with --a-trust-remote-code or "
+    "--b-trust-remote-code."
+)
+_PICKLE_HINT = (
+    "Pickle files can run code when they are loaded. Use a revision with safetensors, or, if you "
+    "trust the file, allow it with --a-allow-pickle or --b-allow-pickle."
+)
+
+
+@dataclass(frozen=True)
+class SentenceTransformerEmbedder:
+    """A sentence-transformers model, loaded when its facts or vectors are first needed.
+
+    name: a hub name (`owner/name`) or a local folder.
+    revision: branch, tag or commit of a hub name; None takes the commit that the local hub cache
+        knows for the default branch, else the newest.
+    max_length: limit in tokens instead of the model's own; dtype: one of DTYPES instead of the
+        model's own. query_prompt, document_prompt: beat the model's own; "" switches it off.
+    offline: never ask the hub. trust_remote_code, allow_pickle: what may run code on this machine.
+
+    Raises: InputError for a folder that does not exist, a revision of a folder or another dtype;
+    ProviderError, from everything that resolves or loads, for whatever the model or the hub lacks.
+    """
+
+    name: str
+    revision: str | None = None
+    max_length: int | None = None
+    device: str | None = None
+    dtype: str | None = None
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    trust_remote_code: bool = False
+    allow_pickle: bool = False
+    offline: bool = False
+    batch_size: int = 8
+
+    def __post_init__(self) -> None:
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise InputError(
+                f"dtype={self.dtype} is not known", hint=f"Give one of {', '.join(DTYPES)}."
+            )
+        if self._is_folder:
+            if self.revision is not None:
+                raise InputError(
+                    f"{self.name} is a folder, and a folder has no revision",
+                    hint="Leave out revision, or give the model's name on the hub.",
+                )
+        elif self.name.startswith((".", "/", "~")) or re.search(r"\\|/.*/|^\s*$", self.name):
+            raise InputError(
+                f"{self.name}: there is no such folder",
+                hint="Give a folder that exists, or a name on the hub like owner/model.",
+            )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Content of the folder or commit on the hub, options and library versions."""
+        source = (
+            f"folder={_digest(self._folder, self.trust_remote_code)}"
+            if self._is_folder
+            else f"hub={self._hub_name}@{self._commit}"
+        )
+        options = f"max_length={self.max_length}|dtype={self.dtype}|device={self.device}"
+        libraries = "|".join(f"{package}={found}" for package, found in _versions().items())
+        return f"st|{source}|{options}|remote_code={self.trust_remote_code}|{libraries}"
+
+    @property
+    def prompts(self) -> Mapping[Role, str]:
+        """Prompts the user gave."""
+        given: dict[Role, str | None] = {
+            "query": self.query_prompt,
+            "document": self.document_prompt,
+        }
+        return {role: prompt for role, prompt in given.items() if prompt is not None}
+
+    def facts(self) -> ModelFacts:
+        """Dimension, prompts in use, length limit and commit; loads the model."""
+        model = self._model
+        return ModelFacts(
+            # By trying: the method that tells it has another name in each version.
+            dimension=self._encode(model, ["dimension"], "document").shape[1],
+            query_prompt=self._prompt("query"),
+            document_prompt=self._prompt("document"),
+            max_length=_length_limit(model),
+            revision="" if self._is_folder else self._commit,
+            details={
+                "dtype": _dtype(model),
+                "device": str(model.device),
+                "modules": ", ".join(_module_title(module) for module in model),
+                **_versions(),
+            },
+        )
+
+    def embed(self, texts: Sequence[str], role: Role) -> Embedded:
+        """Vectors and token counts of the texts, short texts sharing batches with short ones."""
+        model = self._model
+        n_tokens = self._count_tokens(texts, role)
+        lengths = [len(text) for text in texts] if n_tokens is None else n_tokens
+        order = np.argsort(lengths, kind="stable")[::-1]
+        sorted_vectors = self._encode(model, [texts[row] for row in order.tolist()], role)
+        vectors = np.empty_like(sorted_vectors)
+        vectors[order] = sorted_vectors
+        for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist():
+            # Half precision or padding may be the reason: once more, alone and in float32.
+            vectors[row] = self._encode(self._model_in_float32, [texts[row]], role)[0]
+        return Embedded(vectors=vectors, n_tokens=n_tokens)
+
+    @property
+    def _is_folder(self) -> bool:
+        return Path(self.name).expanduser().is_dir()
+
+    @property
+    def _hub_name(self) -> str:
+        # sentence-transformers itself completes a bare name so.
+        return self.name if "/" in self.name else f"sentence-transformers/{self.name}"
+
+    @cached_property
+    def _commit(self) -> str:
+        """Commit of a hub name: as given, as the local hub cache knows it, else from the hub."""
+        revision = self.revision or "main"
+        if _is_commit(revision):
+            return revision
+        folder = _hub_cache(self.offline) / f"models--{self._hub_name.replace('/', '--')}"
+        known = folder / "refs" / revision
+        commit = known.read_text().strip() if known.is_file() else ""
+        return commit if _is_commit(commit) else self._download(revision).name
+
+    @cached_property
+    def _folder(self) -> Path:
+        """The local folder with the model's files."""
+        return Path(self.name).expanduser() if self._is_folder else self._download(self._commit)
+
+    def _download(self, revision: str) -> Path:
+        """Bring the missing files into the local hub cache; return the folder of the commit."""
+        cache = _hub_cache(self.offline)
+        from huggingface_hub import snapshot_download
+
+        unwanted = list(_NOT_FOR_TORCH)
+        if not self.allow_pickle:
+            unwanted += _PICKLES
+        if not self.trust_remote_code:
+            unwanted.append("*.py")
+        try:
+            with _quiet():
+                return Path(
+                    snapshot_download(
+                        self._hub_name,
+                        revision=revision,
+                        cache_dir=cache,
+                        ignore_patterns=unwanted,
+                        local_files_only=self.offline,
+                    )
+                )
+        except Exception as error:  # the hub's client raises errors of three HTTP libraries
+            raise _hub_error(self._hub_name, revision, error, self.offline) from error
+
+    @cached_property
+    def _model(self) -> Any:
+        _versions()
+        folder = self._folder
+        _check_files(
+            self.name, folder, remote_code=self.trust_remote_code, pickle=self.allow_pickle
+        )
+        if self.offline:
+            os.environ["HF_HUB_OFFLINE"] = "1"
+        # Set at all, it keeps the tokenizers from warning on every later fork.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+        options: dict[str, Any] = {} if self.allow_pickle else {"use_safetensors": True}
+        if self.dtype is not None:
+            options["torch_dtype"] = self.dtype  # the spelling that all versions take
+        try:
+            with _quiet():
+                import torch
+                from sentence_transformers import SentenceTransformer
+                from transformers.utils import logging as transformers_logging
+
+                had_bars = transformers_logging.is_progress_bar_enabled()
+                transformers_logging.disable_progress_bar()
+                model = SentenceTransformer(
+                    str(folder),
+                    device=self.device,
+                    trust_remote_code=self.trust_remote_code,
+                    local_files_only=self.offline,
+                    model_kwargs=options,
+                )
+                if self.dtype is not None:
+                    model.to(getattr(torch, self.dtype))  # modules that are no transformers
+                if self._hub_name.startswith("hkunlp/instructor-"):
+                    # The library knows these by name, which a folder does not carry.
+                    model.set_pooling_include_prompt(include_prompt=False)
+        except Exception as error:  # a model's files can fail in any way
+            raise _load_error(self.name, error) from error
+        if had_bars:
+            transformers_logging.enable_progress_bar()
+        if self.max_length is not None:
+            _limit_length(self.name, model, self.max_length)
+        return model
+
+    @cached_property
+    def _model_in_float32(self) -> Any:
+        return copy.deepcopy(self._model).float()
+
+    def _prompt(self, role: Role) -> str:
+        """The prompt in use: the user's, else what encode_query or encode_document would use."""
+        given = self.prompts.get(role)
+        if given is not None:
+            return given
+        model = self._model
+        names = [*_ROLE_PROMPTS[role], model.default_prompt_name]
+        return next((model.prompts[name] or "" for name in names if name in model.prompts), "")
+
+    def _encode(self, model: Any, texts: Sequence[str], role: Role) -> Vectors:
+        """float32 vectors as the model gives them, in batches of texts that follow each other."""
+        encode = model.encode_query if role == "query" else model.encode_document
+        prompt = self._prompt(role)
+        try:
+            with _quiet():
+                batches = [
+                    encode(
+                        list(texts[start : start + self.batch_size]),
+                        prompt=prompt,
+                        batch_size=self.batch_size,
+                        show_progress_bar=False,
+                        convert_to_tensor=True,  # numpy has no bfloat16
+                    )
+                    .float()
+                    .cpu()
+                    .numpy()
+                    for start in range(0, len(texts), self.batch_size)
+                ]
+        except Exception as error:  # out of memory, or whatever a model's own code raises
+            raise ProviderError(
+                f"model '{self.name}' could not embed {len(texts)} texts: {_first_line(error)}",
+                hint="A smaller batch size or max_length needs less memory.",
+            ) from error
+        return np.concatenate(batches)
+
+    def _count_tokens(self, texts: Sequence[str], role: Role) -> NDArray[np.int64] | None:
+        """Tokens of each text with prompt and special tokens, nothing cut; None without a limit."""
+        model = self._model
+        tokenizer = model.tokenizer
+        if _length_limit(model) is None or not callable(tokenizer):
+            return None
+        prompt = self._prompt(role)
+        with _quiet():
+            encoded = tokenizer(
+                [prompt + text for text in texts],
+                padding=False,
+                truncation=False,
+                return_attention_mask=False,
+                return_token_type_ids=False,
+            )
+        return np.array([len(ids) for ids in encoded["input_ids"]], dtype=np.int64)
+
+
+def _versions() -> dict[str, str]:
+    """Versions of the libraries that change vectors, without importing them."""
+    try:
+        return {package: version(package) for package in _PACKAGES}
+    except PackageNotFoundError as error:
+        raise ProviderError(
+            f"models of sentence-transformers need the package {error.name}, which is missing",
+            hint='Install it with pip install "embed-ab-action[st]".',
+        ) from error
+
+
+def _hub_cache(offline: bool) -> Path:
+    """Folder where the hub's client and sentence-transformers keep downloaded models."""
+    if offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # read once, at the first import of the client
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    return Path(os.environ.get("SENTENCE_TRANSFORMERS_HOME") or HF_HUB_CACHE)
+
+
+def _is_commit(revision: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{40}", revision) is not None
+
+
+def _modules(folder: Path) -> list[tuple[str, str]]:
+    """Type and subfolder of each module; a folder without modules.json is one transformer."""
+    path = folder / "modules.json"
+    if not path.is_file():
+        return [("sentence_transformers.models.Transformer", "")]
+    try:
+        return [
+            (str(module["type"]), str(module["path"])) for module in json.loads(path.read_text())
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProviderError(
+            f"{path}: not a list of modules with type and path: {_first_line(error)}",
+            hint="Save the model again with sentence-transformers, or download it again.",
+        ) from error
+
+
+def _module_folders(folder: Path) -> list[Path]:
+    return [folder / path for path in sorted({"", *(path for _, path in _modules(folder))})]
+
+
+def _digest(folder: Path, with_code: bool) -> str:
+    """Hash of the files that a loader reads: those of the folder itself and of its modules.
+
+    Documentation, weights for other runtimes and hidden files are left out.
+    """
+    files: set[Path] = set()
+    for place in _module_folders(folder):
+        found = place.glob("*") if place == folder else place.rglob("*")
+        files.update(file for file in found if file.is_file())
+    digest = hashlib.blake2b(digest_size=20)
+    for file in sorted(files):
+        name = file.relative_to(folder)
+        if name.name.startswith(".") or name.suffix in (".md", ".onnx", ".h5", ".msgpack", ".ot"):
+            continue
+        if name.suffix == ".py" and not with_code:
+            continue
+        with file.open("rb") as stream:
+            # BLAKE2 took a third of SHA-256's time here: 0.13 s for 90 MB.
+            content = hashlib.file_digest(stream, "blake2b").hexdigest()
+        digest.update(f"{name.as_posix()}\n{content}\n".encode())
+    return digest.hexdigest()
+
+
+def _check_files(name: str, folder: Path, *, remote_code: bool, pickle: bool) -> None:
+    """Refuse files that run code when they are loaded, unless they are allowed."""
+    if not remote_code:
+        for kind in _module_types(folder):
+            if not kind.startswith("sentence_transformers."):
+                raise ProviderError(
+                    f"model '{name}' wants to run code of its own ({kind})", hint=_REMOTE_CODE_HINT
+                )
+    if not pickle:
+        for place in _module_folders(folder):
+            has_safe = any(
+                (place / weights).exists()
+                for weights in (
+                    "model.safetensors",
+                    "model.safetensors.index.json",
+                    "adapter_model.safetensors",
+                )
+            )
+            pickles = sorted(
+                file
+                for pattern in _PICKLES
+                for file in place.glob(pattern)
+                if not any(file.match(leftover) for leftover in _LEFTOVERS)
+            )
+            if pickles and not has_safe:
+                raise ProviderError(
+                    f"model '{name}' has its weights only as a pickle file "
+                    f"({pickles[0].relative_to(folder)})",
+                    hint=_PICKLE_HINT,
+                )
+
+
+def _module_types(folder: Path) -> Iterator[str]:
+    """Classes of all modules, those inside a router included."""
+    for kind, path in _modules(folder):
+        yield kind
+        for name in ("router_config.json", "config.json"):
+            for file in (folder / path).rglob(name) if path else [folder / name]:
+                try:
+                    content = json.loads(file.read_text()) if file.is_file() else {}
+                except ValueError:
+                    continue  # the loader will say so
+                types = content.get("types") if isinstance(content, dict) else None
+                if isinstance(types, dict):
+                    yield from map(str, types.values())
+
+
+def _length_limit(model: Any) -> int | None:
+    """The model's limit in tokens; None where it has none."""
+    limit = model.max_seq_length
+    # Tokenizers without a limit say 1e30, static models say infinity.
+    return int(limit) if limit is not None and math.isfinite(limit) and limit < 10**9 else None
+
+
+def _limit_length(name: str, model: Any, max_length: int) -> None:
+    if _length_limit(model) is None:
+        raise InputError(
+            f"model '{name}' has no length limit, so max_length={max_length} changes nothing",
+            hint="Leave out max_length.",
+        )
+    config = getattr(getattr(model[0], "auto_model", None), "config", None)
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is not None and max_length > positions:
+        raise InputError(
+            f"max_length={max_length} is more than the {positions} positions of model '{name}'",
+            hint=f"Give at most {positions}.",
+        )
+    model.max_seq_length = max_length
+
+
+def _dtype(model: Any) -> str:
+    parameter = next(model.parameters(), None)
+    return "" if parameter is None else str(parameter.dtype).removeprefix("torch.")
+
+
+def _module_title(module: Any) -> str:
+    mode = (
+        getattr(module, "pooling_mode", None)
+        or getattr(module, "get_pooling_mode_str", lambda: None)()
+    )
+    title = type(module).__name__
+    return title if mode is None else f"{title} ({mode})"
+
+
+def _hub_error(name: str, revision: str, error: Exception, offline: bool) -> ProviderError:
+    """Our error for one of the hub's, told apart by class name: the classes move about."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if "GatedRepoError" in kinds:
+        return ProviderError(
+            f"model '{name}' is gated on the hub",
+            hint="Accept its terms on its page and set HF_TOKEN to a token that may read it.",
+        )
+    if "RepositoryNotFoundError" in kinds or "HFValidationError" in kinds:
+        return ProviderError(
+            f"model '{name}' is not on the hub, or it is private",
+            hint="Check the spelling (owner/name), give a local folder, or set HF_TOKEN.",
+        )
+    if "RevisionNotFoundError" in kinds:
+        return ProviderError(
+            f"model '{name}' has no revision '{revision}'",
+            hint="Give a branch, a tag or a commit that its page lists.",
+        )
+    if offline or "OfflineModeIsEnabled" in kinds:
+        return ProviderError(
+            f"model '{name}' is not in the local hub cache, and the hub may not be asked",
+            hint="Run once with the network, or give a local folder.",
+        )
+    return ProviderError(
+        f"model '{name}' could not be fetched from the hub: {_first_line(error)}",
+        hint="Check the network, or give a local folder or a model that is already downloaded.",
+    )
+
+
+def _load_error(name: str, error: Exception) -> ProviderError:
+    text = str(error)
+    if "trust_remote_code" in text:
+        return ProviderError(f"model '{name}' wants to run code of its own", hint=_REMOTE_CODE_HINT)
+    message = f"model '{name}' could not be loaded: {_first_line(error)}"
+    if "safetensors" in text or "pytorch_model.bin" in text:
+        return ProviderError(message, hint=_PICKLE_HINT)
+    return ProviderError(message, hint="Download or save the model again, and check its files.")
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the libraries' warnings, log lines and loading bars off the user's terminal."""
+    loggers = [
+        logging.getLogger(name)
+        for name in ("transformers", "sentence_transformers", "huggingface_hub")
+    ]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

@@ -1,0 +1,26 @@
+"""Shared by all tests: no hub, no cache of the user's, and no silent skips where CI forbids them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports the hub's client
+
+
+@pytest.fixture(autouse=True)
+def cache_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache folder of the test's own."""
+    folder = tmp_path / "embed-ab-cache"
+    monkeypatch.setenv("EMBED_AB_CACHE_DIR", str(folder))
+    yield folder
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run in which something was skipped, where EMBED_AB_NO_SKIPS is set."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("EMBED_AB_NO_SKIPS") and reporter and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

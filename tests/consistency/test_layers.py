@@ -1,0 +1,75 @@
+"""A module imports only from lower layers: the core never sees files, models or settings."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "embed_ab"
+
+LAYERS: list[set[str]] = [
+    {"errors"},
+    {"readers", "providers.base", "formats", "resampling"},
+    {"records"},
+    {"judgements"},
+    {"evalset"},
+    {"runs", "providers.prompts", "providers.mock"},
+    {"metrics", "overlap", "bm25", "origin", "providers.cache", "providers.sentence_transformer"},
+    {"paired"},
+    {"gate", "cautions"},
+    {"comparison"},
+    {"systems"},
+    {"settings", "result_json", "render"},
+    {"commands"},
+    {"cli"},
+    {"__main__", "__init__"},
+]
+
+ALLOWED_UPWARDS = {
+    # A comparison shows itself in a notebook; the import waits until it is asked to.
+    ("comparison", "render"),
+    ("comparison", "__init__"),  # the version
+    ("cli", "__init__"),
+}
+
+
+def imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("embed_ab"):
+            base = node.module.removeprefix("embed_ab").removeprefix(".")
+            for alias in node.names:
+                inner = f"{base}.{alias.name}".removeprefix(".")
+                found.add(inner if module_path(inner).is_file() else base or "__init__")
+        elif isinstance(node, ast.Import):
+            assert not any(alias.name.startswith("embed_ab") for alias in node.names), path
+    return found
+
+
+def module_path(name: str) -> Path:
+    return PACKAGE / (name.replace(".", "/") + ".py")
+
+
+def modules() -> dict[str, Path]:
+    return {
+        path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", "."): path
+        for path in PACKAGE.rglob("*.py")
+        if path.name != "__init__.py" or path.parent == PACKAGE
+    }
+
+
+def test_every_module_has_a_layer() -> None:
+    assert set(modules()) == set().union(*LAYERS)
+
+
+def test_imports_point_downwards() -> None:
+    layer_of = {name: number for number, names in enumerate(LAYERS) for name in names}
+
+    upwards = {
+        (name, imported)
+        for name, path in modules().items()
+        for imported in imports(path)
+        if layer_of[imported] >= layer_of[name]
+    }
+
+    assert upwards - ALLOWED_UPWARDS == set()

@@ -1,0 +1,247 @@
+"""Each caution fires on the smallest case that deserves it, and not on a sound set."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embed_ab.cautions import CODES
+from embed_ab.comparison import Comparison, compare_runs
+from embed_ab.evalset import Evalset, from_records
+from embed_ab.origin import Origin, System, Truncation
+from embed_ab.runs import Run
+from embed_ab.settings import resolve
+
+N = 40
+WORDS = [f"{a}{b}" for a in "abcdefghij" for b in "klmnopqrst"]
+
+
+def sound_set(**changes: Any) -> Evalset:
+    """40 queries with one relevant document each among 100, none copied."""
+    parts: dict[str, Any] = {
+        "documents": {f"d{i:03}": f"document about {WORDS[i]}" for i in range(100)},
+        "queries": {f"q{i:03}": f"what of the {i}th" for i in range(N)},
+        "qrels": {f"q{i:03}": {f"d{i:03}": 1} for i in range(N)},
+    } | changes
+    return from_records(parts["documents"], parts["queries"], parts["qrels"])
+
+
+def system(hits: int, *, rank: int = 1, name: str = "st:local", **origin: Any) -> System:
+    """A run that finds the relevant document of the first `hits` queries at `rank`."""
+    documents = np.tile(np.arange(60, 71, dtype=np.int32), (N, 1))
+    documents[:hits, rank - 1] = np.arange(hits)
+    scores = np.tile(np.linspace(0.9, 0.5, 11), (N, 1))
+    return System(
+        run=Run(name=name, documents=documents, scores=scores),
+        origin=Origin(system=name, **origin),
+    )
+
+
+A, B = system(20), system(38)
+
+
+def compared(
+    a: System = A,
+    b: System = B,
+    evalset: Evalset | None = None,
+    bm25: System | None = None,
+    **flags: Any,
+) -> Comparison:
+    return compare_runs(evalset or sound_set(), a, b, bm25, resolve(flags, config=None).options())
+
+
+def codes(*arguments: Any, **named: Any) -> set[str]:
+    return {caution.code for caution in compared(*arguments, **named).cautions}
+
+
+def message(code: str, *arguments: Any, **named: Any) -> str:
+    found = [c for c in compared(*arguments, **named).cautions if c.code == code]
+    assert len(found) == 1
+    assert found[0].advice
+    return found[0].message
+
+
+def test_a_sound_comparison_has_no_caution() -> None:
+    assert codes() == set()
+
+
+def test_few_queries() -> None:
+    small = {"q000": "what", "q001": "why"}
+    few = from_records(
+        {f"d{i:03}": f"text {i}" for i in range(100)}, small, {q: {"d000": 1} for q in small}
+    )
+    run = Run(name="x", documents=A.run.documents[:2], scores=A.run.scores[:2])
+
+    assert "Only 2 queries were" in message(
+        "few_queries", replace(A, run=run), replace(B, run=run), few
+    )
+
+
+def test_not_significant() -> None:
+    text = message("not_significant", A, system(21))
+
+    assert "includes 0; this set can detect a difference of about 0." in text
+
+
+def test_identical_rankings() -> None:
+    assert "the same top 10 in the same order for all 40" in message("identical_rankings", A, A)
+    assert "identical_rankings" not in codes(A, system(20, rank=2))
+
+
+def test_ceiling() -> None:
+    assert "no room" in message("ceiling", system(39), system(40))
+
+
+def test_recall_ceiling() -> None:
+    """12 relevant documents: at most 10 of 12 fit into the top 10."""
+    many = sound_set(qrels={f"q{i:03}": {f"d{j:03}": 1 for j in range(12)} for i in range(N)})
+
+    assert "best possible recall@10 here is 0.83" in message("recall_ceiling", evalset=many)
+
+
+def test_tiny_corpus() -> None:
+    tiny = sound_set(documents={f"d{i:03}": f"text {i}" for i in range(45)})
+    low = replace(A.run, documents=np.minimum(A.run.documents, 44))
+
+    assert "22% of all 45 documents" in message(
+        "tiny_corpus", replace(A, run=low), replace(B, run=low), tiny
+    )
+
+
+def test_copied_queries() -> None:
+    copied = sound_set(queries={f"q{i:03}": f"document about {WORDS[i]}" for i in range(N)})
+
+    assert "40 of 40 queries (100%)" in message("copied_queries", evalset=copied)
+
+
+def test_copied_queries_in_korean() -> None:
+    texts = ["백업은 매일 새벽에 시작합니다", "복구하려면 관리자 암호가 필요합니다"]
+    korean = sound_set(
+        documents={f"d{i:03}": f"{texts[i % 2]} {i}" for i in range(100)},
+        queries={f"q{i:03}": texts[i % 2] for i in range(N)},
+    )
+
+    assert "copied_queries" in codes(evalset=korean)
+
+
+def test_shared_relevant_documents_and_that_clusters_silence_it() -> None:
+    shared = sound_set(qrels={f"q{i:03}": {f"d{i // 2:03}": 1} for i in range(N)})
+
+    assert "40 of 40 queries share" in message("shared_relevant_documents", evalset=shared)
+    assert "shared_relevant_documents" not in codes(evalset=shared, **{"cluster-by": "gold"})
+
+
+def test_duplicate_documents_counts_hits_on_twins() -> None:
+    """d060, first for every query A misses, repeats the relevant document of q039 (case differs)."""
+    documents = {f"d{i:03}": f"document about {WORDS[i]}" for i in range(100)}
+    documents["d060"] = documents["d039"].upper()
+
+    text = message("duplicate_documents", evalset=sound_set(documents=documents))
+
+    assert "2 documents share their text with another (for example d039, d060)" in text
+    assert "1 of A's and 1 of B's first hits are a twin" in text
+
+
+def test_empty_documents_are_not_duplicates() -> None:
+    documents = {f"d{i:03}": f"document about {WORDS[i]}" for i in range(100)}
+
+    assert "duplicate_documents" not in codes(
+        evalset=sound_set(documents=documents | {"d098": "", "d099": ""})
+    )
+
+
+def test_unjudged_gap_names_the_loser_and_the_judged_only_difference() -> None:
+    """A's ten documents are judged (not relevant), B's are not."""
+    qrels = {f"q{i:03}": {f"d{i:03}": 1} | {f"d{j:03}": 0 for j in range(60, 71)} for i in range(N)}
+    other = replace(
+        B.run, documents=np.where(B.run.documents >= 60, B.run.documents + 20, B.run.documents)
+    )
+    fewer = replace(other, documents=np.where(np.arange(N)[:, None] < 19, other.documents, 80))
+
+    text = message("unjudged_gap", A, replace(B, run=fewer), sound_set(qrels=qrels))
+
+    assert "B's lower values may be missing labels" in text
+    assert "On judged documents alone B − A of ndcg@10 is" in text
+
+
+def test_no_unjudged_gap_when_the_less_judged_system_wins() -> None:
+    assert "unjudged_gap" not in codes()
+
+
+def test_tied_at_cutoff() -> None:
+    scores = A.run.scores.copy()
+    scores[:3, 9:] = 0.5
+
+    assert "3 queries of A and 0 queries of B" in message(
+        "tied_at_cutoff", replace(A, run=replace(A.run, scores=scores))
+    )
+
+
+def test_truncated_documents() -> None:
+    cut = Truncation(
+        max_length=256,
+        n_documents=100,
+        n_truncated=6,
+        n_relevant_truncated=2,
+        tokens_lost=0.1,
+        relevant=("d1", "d2"),
+    )
+
+    text = message("truncated_documents", system(20, truncation=cut))
+
+    assert "cut 6 of 100 documents (6%) at 256 tokens; 10% of all tokens" in text
+    assert "truncated_documents" not in codes(system(20, truncation=replace(cut, n_truncated=5)))
+
+
+def test_missing_prompt() -> None:
+    assert "B: E5 wants" in message(
+        "missing_prompt", A, system(38, missing_prompt="E5 wants prompts.")
+    )
+
+
+def test_unpinned_model() -> None:
+    assert "today it is abc123" in message(
+        "unpinned_model", system(20, is_pinned=False, revision="abc123")
+    )
+
+
+def test_near_random_model() -> None:
+    """Chance of a hit in 10 of 100 is 10 %; no more than 10 % + 1.96 * sqrt(.1*.9/40) = 19.3 %."""
+    assert "chance alone gives 10.0%" in message("near_random_model", system(7), B)
+    assert "near_random_model" not in codes(system(8), B)
+
+
+def test_a_constant_model_is_near_random_even_when_it_hits() -> None:
+    constant = replace(B, run=replace(B.run, scores=np.full((N, 11), 1.0)))
+
+    assert "gives every document the same score" in message("near_random_model", A, constant)
+
+
+def test_bm25_zero_hits() -> None:
+    nothing = replace(A.run, documents=np.where(np.arange(N)[:, None] < 3, -1, A.run.documents))
+    bm25 = System(run=nothing, origin=Origin(system="bm25:word"))
+
+    assert "bm25:word finds no document at all for 3 of 40" in message("bm25_zero_hits", bm25=bm25)
+
+
+def test_mock_models() -> None:
+    assert "Mock vectors in use: A (mock:char3)" in message(
+        "mock_models", system(20, name="mock:char3", is_mock=True)
+    )
+
+
+def test_an_ignored_caution_is_hidden_and_named() -> None:
+    comparison = compared(A, A, ignore="identical_rankings")
+
+    assert "identical_rankings" not in {c.code for c in comparison.cautions}
+    assert comparison.ignored == ("identical_rankings",)
+
+
+def test_every_code_has_a_test_above() -> None:
+    source = Path(__file__).read_text("utf-8")
+
+    assert set(re.findall(r'message\(\s*"(\w+)"', source)) | {"copied_queries"} == set(CODES)

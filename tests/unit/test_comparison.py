@@ -1,0 +1,226 @@
+"""The A/B core on rankings made by hand, and what must hold for any rankings."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embed_ab import result_json
+from embed_ab.comparison import Comparison, compare_runs, extreme_queries
+from embed_ab.errors import InputError
+from embed_ab.evalset import Evalset, from_records
+from embed_ab.origin import Origin, System
+from embed_ab.runs import Run
+from embed_ab.settings import resolve
+
+DOCUMENTS = {f"d{i}": f"text number {i}" for i in range(6)}
+QUERIES = {"q1": "first", "q2": "second", "q3": "third"}
+QRELS = {"q1": {"d0": 2, "d1": 1}, "q2": {"d2": 1}, "q3": {"d3": 0}}
+
+
+def evalset(qrels: dict[str, dict[str, int]] = QRELS) -> Evalset:
+    return from_records(DOCUMENTS, QUERIES, qrels, no_positive="exclude")
+
+
+def system(rows: list[list[int]], name: str = "st:x") -> System:
+    documents = np.array(rows, dtype=np.int32)
+    scores = np.broadcast_to(-np.arange(documents.shape[1], dtype=np.float64), documents.shape)
+    return System(
+        run=Run(name=name, documents=documents, scores=np.where(documents < 0, -np.inf, scores)),
+        origin=Origin(system=name),
+    )
+
+
+A = system([[0, 1, 2, 3, 4], [1, 2, 0, 3, 4], [0, 1, 2, 3, 4]])
+B = system([[1, 0, 2, 3, 4], [2, 1, 0, 3, 4], [0, 1, 2, 3, 4]])
+
+
+def compared(a: System = A, b: System = B, bm25: System | None = None, **flags: Any) -> Comparison:
+    options = resolve({"k": 4, "min-queries": 1, "resamples": 500} | flags, config=None).options()
+    return compare_runs(evalset(), a, b, bm25, options)
+
+
+def test_values_of_a_small_set_by_hand() -> None:
+    comparison = compared()
+    rows = {row.query: row for row in comparison.queries}
+
+    # q1: gains 3 and 1; A is ideal, B swaps: (1 + 3/log2(3)) / (3 + 1/log2(3)) = 0.796708
+    assert rows["q1"].a["ndcg@4"] == 1.0
+    assert rows["q1"].b["ndcg@4"] == pytest.approx(0.796708, abs=1e-6)
+    # q2: A has it at rank 2, 1/log2(3) = 0.630930; B at rank 1
+    assert rows["q2"].a["ndcg@4"] == pytest.approx(0.630930, abs=1e-6)
+    assert rows["q2"].b["ndcg@4"] == 1.0
+    primary = comparison.differences[0]
+    assert (primary.metric, primary.wins, primary.losses, primary.ties) == ("ndcg@4", 1, 1, 0)
+    assert primary.difference == pytest.approx((0.796708 - 1 + 1 - 0.630930) / 2, abs=1e-6)
+
+
+def test_a_query_without_a_relevant_document_is_null_and_counted() -> None:
+    comparison = compared()
+    excluded = comparison.queries[2]
+
+    assert (excluded.query, excluded.n_relevant) == ("q3", 0)
+    assert set(excluded.a.values()) == {None}
+    assert (comparison.evalset.n_evaluated, comparison.evalset.n_excluded) == (2, 1)
+    assert comparison.systems[0].n_queries["ndcg@4"] == 2
+
+
+def test_the_primary_metric_is_the_first_gates() -> None:
+    assert compared().primary == "ndcg@4"
+    assert compared(gate="recall@2:0.1 mrr:0.1").primary == "recall@2"
+
+
+def test_a_gate_on_a_metric_that_is_not_shown_is_computed() -> None:
+    comparison = compared(gate="map@3:0.1", metrics="hit")
+
+    assert comparison.metrics == ("hit@4",)
+    assert [verdict.metric for verdict in comparison.gates] == ["map@3"]
+    assert "map@3" in comparison.queries[0].a
+
+
+def test_without_a_gate_the_outcome_is_pass_and_the_finding_is_by_the_interval() -> None:
+    worse = system([[4, 3, 5, 2, 1]] * 3)
+
+    assert compared(b=worse).outcome == "pass"
+    assert compared(b=worse).finding == "worse"
+    assert compared(a=worse, b=A).finding == "better"
+    assert compared(b=A).finding == "no difference shown"
+
+
+def test_a_against_itself_is_all_ties() -> None:
+    comparison = compared(b=A)
+
+    for difference in comparison.differences:
+        assert (difference.difference, difference.low, difference.high) == (0, 0, 0)
+        assert (difference.wins, difference.losses) == (0, 0)
+        assert difference.p_value == 1.0
+    assert (comparison.overlap.jaccard, comparison.overlap.rbo) == (1.0, pytest.approx(1.0))
+    assert comparison.details == ()
+
+
+def test_detail_holds_the_lists_of_queries_that_changed() -> None:
+    detail = {item.query: item for item in compared().details}
+
+    assert list(detail) == ["q1", "q2"]  # the loss first, then the win
+    assert [hit.document for hit in detail["q1"].b] == ["d1", "d0", "d2", "d3"]
+    assert [hit.grade for hit in detail["q1"].b] == [1, 2, None, None]
+    assert [(hit.document, hit.grade) for hit in detail["q1"].relevant] == [("d0", 2), ("d1", 1)]
+
+
+def test_extreme_queries_come_worst_first_then_best() -> None:
+    difference = np.array([0.1, -0.3, np.nan, 0.0, -0.3, 0.5])
+
+    assert extreme_queries(difference, 2) == [1, 4, 5, 0]
+    assert extreme_queries(difference, 0) == []
+
+
+def test_clusters_by_gold_and_by_field() -> None:
+    documents = {"d1": "one", "d2": "two"}
+    queries = {f"q{i}": {"text": f"question {i}", "style": "ab"[i % 2]} for i in range(4)}
+    qrels = {f"q{i}": {"d1" if i < 2 else "d2": 1} for i in range(4)}
+    loaded = from_records(documents, queries, qrels)
+    ranked = system([[0, 1]] * 4)
+
+    def clusters(by: str) -> list[int | None]:
+        options = resolve({"k": 1, "cluster-by": by}, config=None).options()
+        return [row.cluster for row in compare_runs(loaded, ranked, ranked, None, options).queries]
+
+    assert clusters("gold") == [0, 0, 1, 1]
+    assert clusters("style") == [0, 1, 0, 1]
+    assert clusters("none") == [None] * 4
+    with pytest.raises(InputError, match="no query has a field 'topic'"):
+        clusters("topic")
+
+
+def test_a_min_grade_that_no_document_has_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="no query has a relevant document for recall@4"):
+        compared(**{"min-grade": 3, "metrics": "recall"})
+
+
+def test_json_comes_back_equal_and_is_the_same_bytes_again(tmp_path: Path) -> None:
+    comparison = compared(bm25=system([[-1] * 5] * 3, "bm25:auto"), gate="ndcg:0.1")
+    path = tmp_path / "result.json"
+    path.write_text(result_json.dumps(comparison), encoding="utf-8")
+
+    assert result_json.load(path) == comparison
+    assert result_json.dumps(
+        compared(bm25=system([[-1] * 5] * 3, "bm25:auto"), gate="ndcg:0.1")
+    ) == path.read_text("utf-8")
+
+
+def test_json_validates_against_the_packaged_schema() -> None:
+    schema = json.loads((resources.files("embed_ab") / "result.schema.json").read_text("utf-8"))
+
+    jsonschema.validate(json.loads(result_json.dumps(compared(gate="hit:0.1"))), schema)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", ":1: not JSON"),
+        ("[]", "schema_version is None"),
+        ('{"schema_version": 2}', "schema_version is 2"),
+        ('{"schema_version": 1}', "version: Field required"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_a_file_that_is_no_result_is_an_input_error(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(InputError, match=message):
+        result_json.load(path)
+
+
+rankings = st.lists(st.permutations(range(6)), min_size=3, max_size=3)
+
+
+@settings(max_examples=30, deadline=None)
+@given(rankings, rankings)
+def test_swapping_a_and_b_mirrors_everything(a: list[list[int]], b: list[list[int]]) -> None:
+    there, back = compared(system(a), system(b)), compared(system(b), system(a))
+
+    for one, other in zip(there.differences, back.differences, strict=True):
+        assert one.difference == pytest.approx(-other.difference, abs=1e-12)
+        assert one.low == pytest.approx(-other.high, abs=1e-12)
+        assert one.high == pytest.approx(-other.low, abs=1e-12)
+        assert (one.wins, one.losses, one.ties) == (other.losses, other.wins, other.ties)
+        assert one.p_value == other.p_value
+    assert there.overlap == back.overlap
+
+
+@settings(max_examples=20, deadline=None)
+@given(rankings, st.permutations(sorted(DOCUMENTS)), st.permutations(sorted(QUERIES)))
+def test_the_order_of_documents_and_queries_in_the_files_changes_nothing(
+    b: list[list[int]], documents: list[str], queries: list[str]
+) -> None:
+    shuffled = from_records(
+        {key: DOCUMENTS[key] for key in documents},
+        {key: QUERIES[key] for key in queries},
+        {key: QRELS[key] for key in queries},
+        no_positive="exclude",
+    )
+    options = resolve({"k": 4, "resamples": 500}, config=None).options()
+
+    same = compare_runs(shuffled, A, system(b), None, options)
+
+    expected = compare_runs(evalset(), A, system(b), None, options)
+    assert result_json.dumps(same) == result_json.dumps(expected)
+
+
+def test_a_comparison_shows_itself_in_a_notebook() -> None:
+    shown = replace(compared(), verdict="<b>bold</b>")._repr_html_()
+
+    assert shown.startswith("<iframe")
+    assert "<b>bold" not in shown

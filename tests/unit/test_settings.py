@@ -1,0 +1,157 @@
+"""Flags over file over defaults, and errors that name their place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from embed_ab.errors import InputError
+from embed_ab.settings import Settings, resolve
+from embed_ab.systems import SystemSpec
+
+
+def config(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / ".embed-ab.yml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_flag_beats_the_file_and_the_file_beats_the_default(tmp_path: Path) -> None:
+    path = config(tmp_path, "k: 5\nseed: 7\n")
+
+    settings = resolve({"k": "3"}, config=path)
+
+    assert (settings.k, settings.seed, settings.resamples) == (3, 7, 10_000)
+
+
+def test_an_empty_flag_is_not_given_but_an_empty_prompt_is(tmp_path: Path) -> None:
+    path = config(tmp_path, "split: dev\na-query-prompt: 'query: '\n")
+
+    settings = resolve({"split": "", "a-query-prompt": ""}, config=path)
+
+    assert settings.split == "dev"
+    assert settings.a_query_prompt == ""
+
+
+def test_a_prompt_keeps_its_trailing_blank() -> None:
+    assert resolve({"a-query-prompt": "query: "}, config=None).a_query_prompt == "query: "
+
+
+def test_lists_come_as_text_or_as_list(tmp_path: Path) -> None:
+    path = config(
+        tmp_path, "metrics: [ndcg@10, recall@100]\ngate: |\n  ndcg@10:0.02\n  hit@5:0.1\n"
+    )
+
+    settings = resolve({}, config=path)
+
+    assert settings.metrics == ("ndcg@10", "recall@100")
+    assert settings.gate == ("ndcg@10:0.02", "hit@5:0.1")
+    assert resolve({"metrics": "ndcg, mrr@5"}, config=None).metrics == ("ndcg", "mrr@5")
+
+
+def test_a_model_is_text_or_a_mapping(tmp_path: Path) -> None:
+    path = config(
+        tmp_path, "model-a: st:a/b,dim=256\nmodel-b: {provider: st, name: a/b, dim: 256}\n"
+    )
+
+    settings = resolve({}, config=path)
+
+    assert (
+        settings.model_a
+        == settings.model_b
+        == SystemSpec(provider="st", name="a/b", options={"dim": "256"})
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("k: 0", "k: "),
+        ("k: ten", "k: "),
+        ("kk: 3", "unknown setting 'kk'; did you mean 'k'?"),
+        ("k: 3\nk: 4", ":2: the key 'k' is given twice"),
+        ("k: [", ":1: "),
+        ("- k", "not a mapping"),
+        ("bm25: korean", "bm25: "),
+        ("a-trust-remote-code: true", "is not read from a file"),
+        ("a-allow-pickle: true", "is not read from a file"),
+        ("model-a: nobody:x", "unknown provider 'nobody'"),
+        ("model-a: {provider: st, name: x, dim: 1.5}", "option 'dim'"),
+        ("? [a, b]\n: 1", ":1: "),
+    ],
+)
+def test_a_wrong_file_says_where_and_what(tmp_path: Path, text: str, message: str) -> None:
+    path = config(tmp_path, text)
+
+    with pytest.raises(InputError) as caught:
+        resolve({}, config=path)
+
+    assert message in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_file_that_is_not_utf8_is_an_input_error(tmp_path: Path) -> None:
+    path = tmp_path / "c.yml"
+    path.write_bytes(b"split: \xff\xfe")
+
+    with pytest.raises(InputError, match="not UTF-8"):
+        resolve({}, config=path)
+
+
+def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        resolve({}, config=tmp_path / "none.yml")
+
+
+def test_a_wrong_flag_is_named() -> None:
+    with pytest.raises(InputError, match=r"--k: .*not '0'"):
+        resolve({"k": "0"}, config=None)
+
+
+def test_unknown_metrics_codes_and_doubled_gates_are_input_errors() -> None:
+    for flags in ({"metrics": "bleu"}, {"ignore": "few_query"}, {"gate": "ndcg:0.1 ndcg@10:0.2"}):
+        with pytest.raises(InputError):
+            resolve(flags, config=None).options()
+
+
+def test_depth_is_one_more_than_the_largest_k() -> None:
+    """The rank below the cutoff shows whether documents tie across it."""
+    assert resolve({"metrics": "ndcg@5,recall@100"}, config=None).options().depth == 101
+
+
+def test_only_changed_settings_that_matter_to_the_result_are_recorded() -> None:
+    settings = resolve({"k": "5", "out": "x", "quiet": True, "model-a": "bm25:word"}, config=None)
+
+    assert settings.changed() == {"k": 5, "model-a": "bm25:word"}
+    assert Settings.model_validate(settings.changed()).k == 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "minilm",
+        "st:",
+        "st: ,dim=2",
+        "st:x,dim",
+        "st:x,dim=",
+        "st:x,dim=0",
+        "st:x,dim=x",
+        "st:x,dim=2,dim=3",
+        "st:x,colour=red",
+        "mock:char9",
+        "bm25:auto,k1=2",
+        "openai:x",
+    ],
+)
+def test_a_malformed_system_is_an_input_error(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        SystemSpec.parse(text)
+
+    assert caught.value.hint
+
+
+def test_a_system_prints_as_it_is_written() -> None:
+    text = "st:BAAI/bge-small-en-v1.5,revision=abc,max_length=512,dim=256"
+
+    assert str(SystemSpec.parse(text)) == text
