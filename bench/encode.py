@@ -65,9 +65,8 @@ def main() -> None:
     print(f"{len(texts)} texts, {Path(model_folder).name}, median of {N_RUNS}")
     for name, times in seconds.items():
         median = statistics.median(times)
-        print(
-            f"{name:18} {median:7.2f} s {len(texts) / median:9.1f} texts/s  ratio {base / median:.2f}"
-        )
+        rate, ratio = len(texts) / median, base / median
+        print(f"{name:18} {median:7.2f} s {rate:9.1f} texts/s  ratio {ratio:.2f}")
     print(f"largest difference {np.abs(results['ours'] - results['plain encode']).max():.1e}")
 
 

@@ -146,7 +146,7 @@ def _not_significant(e: Evidence) -> Iterator[Caution]:
         yield Caution(
             code="not_significant",
             message=f"{d.metric}: the {d.level:.0%} interval of B − A, "
-            f"[{d.low:z.3f}, {d.high:z.3f}], includes 0{seen}.",
+            f"[{d.low:+z.3f}, {d.high:+z.3f}], includes 0{seen}.",
             advice="Do not read the sign of the difference as a result; more queries may tell.",
         )
 
@@ -360,7 +360,9 @@ def _tied_at_cutoff(e: Evidence) -> Iterator[Caution]:
         yield Caution(
             code="tied_at_cutoff",
             message=f"Documents at ranks {e.k} and {e.k + 1} have equal scores in "
-            + " and ".join(f"{n} queries of {side}" for side, n in counts.items())
+            + " and ".join(
+                f"{n} {'query' if n == 1 else 'queries'} of {s}" for s, n in counts.items()
+            )
             + "; the document id decides which one counts.",
             advice="Other tools may break ties otherwise; identical texts are the usual cause.",
         )

@@ -40,6 +40,20 @@ _EPILOG = """exit codes:
   3  a model, a server or embed-ab itself failed
 """
 _SHORT = {"model-a": ["-a"], "model-b": ["-b"], "k": ["-k"], "gate": ["--fail-if-worse"]}
+_METAVARS = {
+    "model-a": "SYSTEM",
+    "model-b": "SYSTEM",
+    "metrics": "LIST",
+    "cluster-by": "FIELD",
+    "resamples": "N",
+    "seed": "N",
+    "min-queries": "N",
+    "worst-queries": "N",
+    "out": "DIR",
+    "runs": "DIR",
+    "report": "FILE",
+    "json": "FILE",
+}
 _EVALSET_KEYS = {"eval-path", "split", "no-positive", "allow-missing-docs"}
 _GATE_KEYS = {"gate", "on-inconclusive", "min-queries"}
 _PLACE_KEYS = {"out", "report", "json"}
@@ -156,7 +170,6 @@ def _add_settings(parser: argparse.ArgumentParser, keys: set[str] | None) -> Non
             continue
         title = extra(field)["group"]
         group = groups.setdefault(title, parser.add_argument_group(title.lower()))
-        flags = [*_SHORT.get(key, []), f"--{key}"]
         options: dict[str, Any] = {"dest": key, "default": None, "help": _help(field)}
         if field.annotation is bool:
             options["action"] = argparse.BooleanOptionalAction
@@ -165,16 +178,19 @@ def _add_settings(parser: argparse.ArgumentParser, keys: set[str] | None) -> Non
         elif choices := [v for v in _literals(field.annotation) if v is not None]:
             options["choices"] = choices
         else:
-            options["metavar"] = {"model-a": "SYSTEM", "model-b": "SYSTEM", "k": "K"}.get(
-                key, key.rpartition("-")[2].upper()
-            )
-        group.add_argument(*flags, **options)
+            options["metavar"] = _METAVARS.get(key) or key.rpartition("-")[2].upper()
+        group.add_argument(*flags_of(key), **options)
+
+
+def flags_of(key: str) -> list[str]:
+    """Return every spelling of a setting's flag, the short ones first."""
+    return ["EVAL"] if key == "eval-path" else [*_SHORT.get(key, []), f"--{key}"]
 
 
 def _help(field: Any) -> str:
     shown = field.default if not isinstance(field.default, tuple) else ",".join(field.default)
     text = (field.description or "").replace("%", "%%")
-    return text if shown in (None, "", False, True) else f"{text} Default: {shown}."
+    return text if isinstance(shown, bool) or shown in (None, "") else f"{text} Default: {shown}."
 
 
 def _literals(annotation: Any) -> list[Any]:
@@ -215,21 +231,15 @@ def _run_demo(arguments: dict[str, Any]) -> int:
             print(path)  # noqa: T201
         print(f"embed-ab compare {folder} -a mock:char3 -b mock:word")  # noqa: T201
         return 0
-    arguments |= {
-        "eval-path": str(commands.demo_folder(language)),
-        "model-a": "mock:char3",
-        "model-b": "mock:word",
-        "cache": False,
-    }
     settings = _settings(arguments)
-    return _show(commands.compare(settings), is_quiet=settings.quiet)
+    return _show(commands.demo(language, settings), is_quiet=settings.quiet)
 
 
 def _run_gate(arguments: dict[str, Any]) -> int:
-    from embed_ab import commands, render
+    from embed_ab import commands, terminal
 
     comparison, code = commands.judge_again(Path(arguments.pop("result")), _settings(arguments))
-    render.terminal(comparison, _console(), quiet=True)
+    terminal.comparison(comparison, _console(), quiet=True)
     return code
 
 
@@ -243,7 +253,7 @@ def _run_report(arguments: dict[str, Any]) -> int:
 
 
 def _run_check(arguments: dict[str, Any]) -> int:
-    from embed_ab import evalset, render
+    from embed_ab import evalset, terminal
 
     settings = _settings(arguments)
     loaded = evalset.load(
@@ -252,14 +262,14 @@ def _run_check(arguments: dict[str, Any]) -> int:
         no_positive=settings.no_positive,
         allow_missing_docs=settings.allow_missing_docs,
     )
-    render.check(evalset.check(loaded), _console())
+    terminal.check(evalset.check(loaded), _console())
     return 0
 
 
 def _run_cache(arguments: dict[str, Any]) -> int:
     import os
 
-    from embed_ab import render
+    from embed_ab import terminal
     from embed_ab.providers.cache import VectorStore, cache_folder, clear_store
 
     folder = cache_folder(os.environ)
@@ -268,7 +278,7 @@ def _run_cache(arguments: dict[str, Any]) -> int:
     with closing(VectorStore.open(folder)) as store:
         if arguments["action"] == "prune":
             store.prune(older_than_days=arguments["days"])
-        render.cache_info(store.info(), _console())
+        terminal.cache_info(store.info(), _console())
     return 0
 
 
@@ -293,10 +303,10 @@ _COMMANDS = {
 
 
 def _show(outcome: Outcome, *, is_quiet: bool) -> int:
-    from embed_ab import render
+    from embed_ab import terminal
 
     console = _console()
-    render.terminal(outcome.comparison, console, quiet=is_quiet)
+    terminal.comparison(outcome.comparison, console, quiet=is_quiet)
     if not is_quiet:
         for name in ("report", "json", "comment"):
             console.print(

@@ -190,6 +190,20 @@ def report_again(path: Path, settings: Settings, *, clock: Clock = now) -> Outco
     return _publish(comparison, _places(settings, clock), recorded.on_inconclusive)
 
 
+def demo(language: str, settings: Settings, *, clock: Clock = now) -> Outcome:
+    """Compare the two mock models on the demo collection in a language, without the store."""
+    places = _places(settings, clock)
+    mocks = {
+        name: SystemSpec.parse(f"mock:{mock}")
+        for name, mock in (("model_a", "char3"), ("model_b", "word"))
+    }
+    settings = settings.model_copy(update={**mocks, "cache": False})
+    evalset = evalsets.load(demo_folder(language))
+    compared, _ = compare_evalset(evalset, settings, clock=clock)
+    # Where the package lies on this machine is not part of the result.
+    return _publish(replace(compared, command=f"embed-ab demo --lang {language}"), places, "pass")
+
+
 def demo_folder(language: str) -> Path:
     """Return the folder of the demo collection in a language."""
     return Path(str(resources.files("embed_ab") / "demo" / language))

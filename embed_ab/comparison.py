@@ -371,7 +371,7 @@ def _conclusion(
     shown = deciding or primary
     numbers = (
         f"{shown.metric} B − A = {shown.difference:+z.3f}, {100 * shown.level:.4g}% interval "
-        f"[{shown.low:z.3f}, {shown.high:z.3f}], {shown.n_queries} queries"
+        f"[{shown.low:+z.3f}, {shown.high:+z.3f}], {shown.n_queries} queries"
     )
     if deciding is not None:
         sentence = {

@@ -83,17 +83,21 @@ _INVISIBLE = re.compile(
     "[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def readable(text: str) -> str:
+    """Return the text without escape sequences, controls or direction overrides.
+
+    White space stays; any other control character becomes U+FFFD: the reader sees it was there.
+    """
+    text = _INVISIBLE.sub("", _ESCAPE_SEQUENCE.sub("", text))
+    return _CONTROL.sub("\ufffd", text)
 
 
 def plain(text: str) -> str:
-    """Return the text on one line, without escape sequences, controls or direction overrides.
-
-    A control character that is not white space becomes U+FFFD: the reader sees it was there.
-    """
-    text = _ESCAPE_SEQUENCE.sub("", text)
-    text = _INVISIBLE.sub("", text)
-    return _CONTROL.sub("\ufffd", _SPACE.sub(" ", text))
+    """Return readable text on one line."""
+    return _SPACE.sub(" ", readable(text))
 
 
 def visible_spaces(text: str) -> str:

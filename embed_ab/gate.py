@@ -108,7 +108,7 @@ def judge(gate: Gate, difference: PairedDifference, *, min_queries: int) -> Gate
     level = f"{100 * difference.level:.4g}%"
     reason = (
         f"gate {gate.metric}: B-A = {difference.difference:+z.3f} "
-        f"({level} interval [{difference.low:z.3f}, {difference.high:z.3f}]), "
+        f"({level} interval [{difference.low:+z.3f}, {difference.high:+z.3f}]), "
         f"fails when worse than -{margin:g} with the whole interval below 0 -> {outcome.upper()}"
     )
     return GateVerdict(

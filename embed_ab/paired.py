@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final
 
@@ -99,34 +99,27 @@ def paired_differences(
             )
         groups.setdefault(queries.tobytes(), []).append(metric)
 
-    tests: dict[Metric, tuple[Sample, int, tuple[float, float], float]] = {}
+    found: dict[Metric, PairedDifference] = {}
     for group in groups.values():
         queries = _common_queries(values_a[group[0]], values_b[group[0]])
-        differences = np.stack([values_b[m][queries] - values_a[m][queries] for m in group], axis=1)
-        sample = Sample.of(differences, None if clusters is None else clusters[queries])
+        a = np.stack([values_a[metric][queries] for metric in group], axis=1)
+        b = np.stack([values_b[metric][queries] for metric in group], axis=1)
+        sample = Sample.of(b - a, None if clusters is None else clusters[queries])
         ends = intervals(sample, seed, resamples, method, level)
         p_values = sign_flip_p_values(sample, seed, resamples)
         for column, metric in enumerate(group):
-            tests[metric] = sample, column, ends[column], p_values[column]
-
-    adjusted = dict(zip(tests, holm([p_value for *_, p_value in tests.values()]), strict=True))
-    found = []
-    for metric in values_a:
-        sample, column, (low, high), p_value = tests[metric]
-        queries = _common_queries(values_a[metric], values_b[metric])
-        differences = sample.differences[:, column]
-        error = sample.standard_error(column)
-        found.append(
-            PairedDifference(
+            differences = sample.differences[:, column]
+            error = sample.standard_error(column)
+            found[metric] = PairedDifference(
                 metric=str(metric),
-                mean_a=mean(values_a[metric][queries]),
-                mean_b=mean(values_b[metric][queries]),
+                mean_a=mean(a[:, column]),
+                mean_b=mean(b[:, column]),
                 difference=sample.mean(column),
-                low=low,
-                high=high,
+                low=ends[column][0],
+                high=ends[column][1],
                 level=level,
-                p_value=p_value,
-                p_holm=adjusted[metric],
+                p_value=p_values[column],
+                p_holm=p_values[column],
                 wins=int(np.count_nonzero(differences > 0)),
                 losses=int(np.count_nonzero(differences < 0)),
                 ties=int(np.count_nonzero(differences == 0)),
@@ -134,8 +127,11 @@ def paired_differences(
                 sd=error * math.sqrt(differences.size),
                 detectable=_detectable_in_errors() * error if error > 0 else None,
             )
-        )
-    return tuple(found)
+    adjusted = holm([found[metric].p_value for metric in values_a])
+    return tuple(
+        replace(found[metric], p_holm=p_holm)
+        for metric, p_holm in zip(values_a, adjusted, strict=True)
+    )
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:

@@ -223,8 +223,9 @@ class SentenceTransformerEmbedder:
                 from sentence_transformers import SentenceTransformer
                 from transformers.utils import logging as transformers_logging
 
-                had_bars = transformers_logging.is_progress_bar_enabled()
-                transformers_logging.disable_progress_bar()
+                bars: Any = transformers_logging
+                had_bars = bars.is_progress_bar_enabled()
+                bars.disable_progress_bar()
                 model = SentenceTransformer(
                     str(folder),
                     device=self.device,
@@ -240,7 +241,7 @@ class SentenceTransformerEmbedder:
         except Exception as error:  # a model's files can fail in any way
             raise _load_error(self.name, error) from error
         if had_bars:
-            transformers_logging.enable_progress_bar()
+            bars.enable_progress_bar()
         if self.max_length is not None:
             _limit_length(self.name, model, self.max_length)
         return model

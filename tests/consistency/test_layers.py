@@ -20,6 +20,7 @@ LAYERS: list[set[str]] = [
     {"comparison"},
     {"systems"},
     {"settings", "result_json", "render"},
+    {"terminal"},
     {"commands"},
     {"cli"},
     {"__main__", "__init__"},

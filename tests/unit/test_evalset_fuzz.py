@@ -117,7 +117,7 @@ def records(draw: st.DrawFn) -> tuple[dict, dict, dict]:
 
 
 @given(given_records=records())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_set_is_the_same_after_saving_and_loading(given_records: tuple[dict, dict, dict]) -> None:
     evalset = from_records(*given_records)
 

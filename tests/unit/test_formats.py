@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from embed_ab import formats
 
@@ -182,6 +184,33 @@ def test_a_bar_is_escaped_in_a_table() -> None:
 )
 def test_only_harmless_words_stay_outside_code(sentence: str, shown: str) -> None:
     assert formats.prose(sentence) == shown
+
+
+MARKDOWN = st.text(alphabet="`|\\ ab7<>&\n*_~[](){}!@#:/.$\u202e\x1b", max_size=40)
+
+
+def seen(markdown: str) -> tuple[set[str], str]:
+    """The tags and the text that a reader of the markdown gets."""
+    page = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    shown = page.render(markdown)
+    return set(re.findall(r"<(\w+)", shown)), unescape(re.sub(r"<[^>]*>", "", shown)).strip()
+
+
+@given(MARKDOWN)
+def test_a_cell_shows_its_text_and_nothing_else(text: str) -> None:
+    tags, shown = seen(f"| x |\n|---|\n| {formats.cell(text)} |")
+    expected = formats.plain(text).strip()
+
+    assert tags == {"table", "thead", "tbody", "tr", "th", "td"} | ({"code"} if expected else set())
+    assert shown.split("x", 1)[1].strip() == expected
+
+
+@given(MARKDOWN)
+def test_prose_shows_its_text_and_nothing_else(text: str) -> None:
+    tags, shown = seen(f"x {formats.prose(text)}")
+
+    assert tags <= {"p", "code"}
+    assert shown == f"x {formats.plain(text).strip()}".strip()
 
 
 def test_a_link_cannot_leave_its_brackets() -> None:

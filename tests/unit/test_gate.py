@@ -95,7 +95,7 @@ def test_a_margin_of_zero_is_judged_too() -> None:
 
 
 def test_a_number_that_rounds_to_zero_has_no_minus() -> None:
-    assert "[-0.010, 0.000]" in judged(difference=-0.0001, low=-0.01, high=-0.0001).reason
+    assert "[-0.010, +0.000]" in judged(difference=-0.0001, low=-0.01, high=-0.0001).reason
 
 
 def test_two_gates_share_the_error_rate() -> None:

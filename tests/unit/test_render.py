@@ -15,7 +15,7 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from embed_ab import render
+from embed_ab import render, terminal
 from embed_ab.cautions import Caution
 from embed_ab.comparison import (
     Comparison,
@@ -220,7 +220,7 @@ def html_of(**changes: Any) -> str:
 
 def printed(comparison: Comparison, *, quiet: bool = False, **options: Any) -> str:
     shown = io.StringIO()
-    render.terminal(comparison, Console(file=shown, width=80, **options), quiet=quiet)
+    terminal.comparison(comparison, Console(file=shown, width=80, **options), quiet=quiet)
     return shown.getvalue()
 
 
@@ -439,6 +439,12 @@ def test_prompts_show_their_blanks_and_bm25_has_none() -> None:
     assert "<dt>query prompt</dt><dd>does not apply</dd>" in page
 
 
+def test_the_command_is_shown_letter_for_letter() -> None:
+    page = html_of(command="embed-ab compare set --a-query-prompt 'find:  \n<q>'")
+
+    assert "--a-query-prompt &#39;find:  \n&lt;q&gt;&#39;</code></pre>" in page
+
+
 def test_a_page_of_a_thousand_long_queries_stays_below_two_megabytes() -> None:
     text = "한" * 100_000
     rows = tuple(row(f"q{n:04}", text, 0.9, n / 1000) for n in range(1000))
@@ -627,7 +633,7 @@ def test_a_log_of_a_runner_finds_no_command_in_a_hostile_text() -> None:
 def test_an_old_code_page_gets_escapes_instead_of_a_crash() -> None:
     raw = io.BytesIO()
     console = Console(file=io.TextIOWrapper(raw, encoding="ascii"), width=80)
-    render.terminal(sample(verdict="B는 나쁩니다"), console)
+    terminal.comparison(sample(verdict="B는 나쁩니다"), console)
     console.file.flush()
 
     assert raw.getvalue().startswith(rb"B\ub294 ")
@@ -660,7 +666,7 @@ def checked(**changes: Any) -> list[str]:
         "notices": (Notice(code="bom_stripped", message="A byte order mark was left out."),),
     }
     shown = io.StringIO()
-    render.check(Check(**(fields | changes)), Console(file=shown, width=80))
+    terminal.check(Check(**(fields | changes)), Console(file=shown, width=80))
     return shown.getvalue().splitlines()
 
 
@@ -697,6 +703,6 @@ def test_the_store_is_described_in_one_line() -> None:
     info = StoreInfo(
         path=Path("cache/vectors.sqlite3"), n_vectors=10_000, n_models=2, n_bytes=16_400_000
     )
-    render.cache_info(info, Console(file=shown, width=80))
+    terminal.cache_info(info, Console(file=shown, width=80))
 
     assert shown.getvalue() == "cache/vectors.sqlite3: 10,000 vectors of 2 models, 16.4 MB\n"

@@ -1,0 +1,179 @@
+"""What the commands print: a comparison, a summary of an evaluation set, the store of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from embed_ab import formats
+from embed_ab.comparison import Comparison, SystemRecord
+from embed_ab.evalset import Check, Lengths
+from embed_ab.providers.cache import StoreInfo
+from embed_ab.render import MOCK_NOTICE, context_of
+
+_STYLES = {
+    "better": "green",
+    "pass": "green",
+    "not worse than the margin": "green",
+    "worse": "red",
+    "fail": "red",
+    "no difference shown": "yellow",
+    "inconclusive": "yellow",
+}
+
+
+def comparison(compared: Comparison, console: Console, *, quiet: bool = False) -> None:
+    """Print verdict, gates, tables and warnings; `quiet`: only verdict, gates and mock notice.
+
+    What is not a terminal gets whole lines, so that a gate line can be searched for.
+    """
+    context = context_of(compared)
+    _line(console, compared.verdict, f"bold {_STYLES[compared.finding]}")
+    for gate in compared.gates:
+        _line(console, gate.reason, _STYLES[gate.outcome])
+    if context["is_mock"]:
+        _line(console, MOCK_NOTICE, "bold")
+    if quiet:
+        return
+    _line(console)
+    for system in compared.systems:
+        _line(console, f"{system.label}: {formats.shorten(system.system, 200)}{_prompts(system)}")
+    _line(console, f"set: {context['set_sentence']}")
+    _line(console)
+    _table(
+        console,
+        ["mean", *(system.label for system in compared.systems), "n"],
+        [
+            [
+                metric,
+                *(formats.number(system.means.get(metric)) for system in compared.systems),
+                str(compared.systems[0].n_queries.get(metric, 0)),
+            ]
+            for metric in context["metrics"]
+        ],
+    )
+    _line(console)
+    _table(
+        console,
+        ["difference", "B - A", "interval", "p (Holm)", "W/L/T", "n", "detects"],
+        [
+            [
+                d.metric,
+                formats.signed(d.difference),
+                formats.interval(d.low, d.high),
+                formats.p_value(d.p_holm),
+                f"{d.wins}/{d.losses}/{d.ties}",
+                str(d.n_queries),
+                formats.number(d.detectable),
+            ]
+            for d in compared.differences
+        ],
+    )
+    overlap = compared.overlap
+    _line(console)
+    _line(
+        console,
+        f"overlap of the top {overlap.k}: Jaccard {formats.number(overlap.jaccard)}, "
+        f"RBO {formats.number(overlap.rbo)}",
+    )
+    if compared.cautions:
+        _line(console)
+    for caution in compared.cautions:
+        _line(
+            console, f"! {caution.code}: {formats.shorten(caution.message, 600)} {caution.advice}"
+        )
+    if compared.ignored:
+        _line(console, f"ignored warnings: {', '.join(compared.ignored)}")
+
+
+def check(found: Check, console: Console) -> None:
+    """Print what an evaluation set holds."""
+
+    def some(ids: Sequence[str]) -> str:
+        shown = [formats.shorten(item, 60) for item in ids[:5]]
+        return f" ({', '.join(shown)}{', ...' if len(ids) > 5 else ''})" if ids else ""
+
+    def groups(same: tuple[tuple[str, ...], ...]) -> str:
+        total = sum(map(len, same))
+        return f"{total:,}{some([' = '.join(group[:5]) for group in same])}"
+
+    def histogram(counts: Mapping[Any, int], one: str = "", many: str = "") -> str:
+        shown = [
+            f"{formats.shorten(str(key), 60)} ({n:,}{one if n == 1 else many})"
+            for key, n in counts.items()
+        ]
+        return ", ".join(shown[:10]) + (", ..." if len(shown) > 10 else "")
+
+    def lengths(of: Lengths) -> str:
+        return (
+            f"{of.minimum:,} to {of.maximum:,}, median {of.median:,.10g}, "
+            f"95% have at most {of.p95:,.10g}"
+        )
+
+    per_query = histogram(found.relevant_per_query, " query", " queries")
+    facts = {
+        "set": f"{found.n_documents:,} documents, {found.n_queries:,} queries, "
+        f"{found.n_judgements:,} judgements",
+        "digest": f"sha256 {found.digest}",
+        "queries evaluated": f"{found.n_evaluated:,}",
+        "relevant documents per query": f"{per_query}; median {found.median_relevant:g}",
+        "grades": histogram(found.grades, " judgement", " judgements"),
+        "documents never judged": f"{found.n_unjudged_documents:,}",
+        "documents without text": f"{len(found.empty_documents):,}{some(found.empty_documents)}",
+        "documents with equal texts": groups(found.duplicate_documents),
+        "documents equal in letters and digits": groups(found.near_duplicates),
+        "queries with equal texts": groups(found.duplicate_queries),
+        "judged documents that do not exist": f"{len(found.missing_documents):,}"
+        f"{some(found.missing_documents)}",
+        "document length in characters": lengths(found.document_lengths),
+        "query length in characters": lengths(found.query_lengths),
+        "more fields of documents": histogram(found.document_metadata) or "none",
+        "more fields of queries": histogram(found.query_metadata) or "none",
+    }
+    _line(console, formats.shorten(found.name, 100), "bold")
+    for name, fact in facts.items():
+        _line(console, f"{name}: {fact}")
+    for notice in found.notices:
+        _line(console, f"! {notice.code}: {notice.message}")
+
+
+def cache_info(info: StoreInfo, console: Console) -> None:
+    """Print what the store of vectors holds."""
+    _line(
+        console,
+        f"{info.path}: {info.n_vectors:,} vectors of {info.n_models:,} models, "
+        f"{info.n_bytes / 1_000_000:,.1f} MB",
+    )
+
+
+def _line(console: Console, text: str = "", style: str = "") -> None:
+    console.print(_safe(console, text, style), soft_wrap=not console.is_terminal)
+
+
+def _table(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column, heading in enumerate(headings):
+        table.add_column(
+            _safe(console, heading), justify="right" if column else "left", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(_safe(console, text) for text in row))
+    console.print(table)
+
+
+def _safe(console: Console, text: str, style: str = "") -> Text:
+    # Text, because rich would obey the markup in a str.
+    return Text(formats.printable(text, console.encoding, console.is_terminal), style)
+
+
+def _prompts(system: SystemRecord) -> str:
+    if system.query_prompt is None or system.document_prompt is None:
+        return ""
+    if not system.query_prompt and not system.document_prompt:
+        return " (no prompts)"
+    shown = [formats.shorten(text, 100) for text in (system.query_prompt, system.document_prompt)]
+    return f" (query prompt '{shown[0]}', document prompt '{shown[1]}')"

@@ -1,0 +1,56 @@
+"""Tables of both READMEs, made from the code; run this file to write them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from embed_ab.cautions import CODES
+from embed_ab.cli import flags_of
+from embed_ab.settings import Settings, extra, key_of
+
+ROOT = Path(__file__).parents[2]
+READMES = (ROOT / "README.md", ROOT / "README.ko.md")
+
+
+def options_table() -> str:
+    """A row for each setting: flags, default, meaning."""
+    rows = ["| option | default | meaning |", "| --- | --- | --- |"]
+    for name, field in Settings.model_fields.items():
+        key = key_of(name)
+        flags = ", ".join(f"`{flag}`" for flag in flags_of(key))
+        default = field.default
+        if isinstance(default, tuple):
+            default = ",".join(default)
+        elif isinstance(default, bool):
+            default = "on" if default else "off"
+        shown = f"`{default}`" if default not in (None, "") else ""
+        meaning = field.description.replace("|", "\\|")
+        note = " Not read from a file." if extra(field)["not_in_file"] else ""
+        rows.append(f"| {flags} | {shown} | {meaning}{note} |")
+    return "\n".join(rows)
+
+
+def cautions_table() -> str:
+    """A row for each caution."""
+    return "\n".join(
+        ["| code | meaning |", "| --- | --- |"]
+        + [f"| `{code}` | {meaning} |" for code, meaning in CODES.items()]
+    )
+
+
+TABLES = {"options": options_table, "cautions": cautions_table}
+
+
+def with_tables(text: str) -> str:
+    """Return a README's text with every table between its two marks made anew."""
+    for name, table in TABLES.items():
+        pattern = rf"(<!-- {name}: made from the code -->\n).*?(\n<!-- end -->)"
+        text, n = re.subn(pattern, lambda m, t=table: m[1] + t() + m[2], text, flags=re.DOTALL)
+        assert n == 1, f"one place for {name}"
+    return text
+
+
+if __name__ == "__main__":
+    for path in READMES:
+        path.write_text(with_tables(path.read_text("utf-8")), "utf-8")
