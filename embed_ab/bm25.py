@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from embed_ab.runs import Run, rank_scores
+from embed_ab.runs import Run
+from embed_ab.search import rank_scores
 
 Tokens = Literal["word", "char2", "auto"]
 

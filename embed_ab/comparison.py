@@ -235,7 +235,7 @@ def compare_runs(
     lists = a.run.documents, b.run.documents
     jaccard = overlap.jaccard(*lists, options.k)
     rbo = overlap.rbo_ext(*lists, options.k, RBO_P)
-    outcome, finding, sentence = _conclusion(primary, verdicts)
+    outcome, finding, sentence = _conclusion(primary, verdicts, options.min_queries)
     return Comparison(
         schema_version=SCHEMA_VERSION,
         version=__version__,
@@ -314,7 +314,7 @@ def judged_again(
     """Return `old` with the verdicts of the gates in `options` on its own values."""
     verdicts, differences = verdict_of(values_a, values_b, clusters, options)
     primary = next(d for d in differences if d.metric == str(options.primary))
-    outcome, finding, sentence = _conclusion(primary, verdicts)
+    outcome, finding, sentence = _conclusion(primary, verdicts, options.min_queries)
     return replace(
         old,
         outcome=outcome,
@@ -364,7 +364,7 @@ def _clusters(
 
 
 def _conclusion(
-    primary: PairedDifference, verdicts: Sequence[GateVerdict]
+    primary: PairedDifference, verdicts: Sequence[GateVerdict], min_queries: int
 ) -> tuple[Outcome, Any, str]:
     outcome = gate.overall(verdicts)
     deciding = next((v for v in verdicts if v.outcome == outcome), None)
@@ -388,6 +388,9 @@ def _conclusion(
             ),
         }[deciding.finding]
         return outcome, deciding.finding, sentence
+    if primary.n_queries < min_queries:
+        few = f"{primary.n_queries} queries are fewer than the {min_queries} a verdict needs"
+        return outcome, "no difference shown", f"No difference shown: {numbers}; {few}."
     if primary.low > 0:
         return outcome, "better", f"B is better than A: {numbers}."
     if primary.high < 0:

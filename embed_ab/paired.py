@@ -168,9 +168,7 @@ def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
     z2 = _NORMAL.inv_cdf(0.5 + level / 2) ** 2
     middle = (successes + z2 / 2) / (n + z2)
     half = math.sqrt(z2 * (successes * (n - successes) / n + z2 / 4)) / (n + z2)
-    low = 0.0 if successes == 0 else middle - half
-    high = 1.0 if successes == n else middle + half
-    return low, high
+    return middle - half, 1.0 if successes == n else middle + half
 
 
 def _common_queries(a: Values, b: Values) -> NDArray[np.bool_]:

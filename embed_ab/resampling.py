@@ -57,10 +57,13 @@ class Sample:
         return mean(self.differences[:, column])
 
     def standard_error(self, column: int) -> float:
-        """Return that of the mean, allowing for clusters; 0 where the units do not differ."""
+        """Return that of the mean, allowing for clusters; 0 where the units do not differ.
+
+        A single unit never does.
+        """
         n_units = len(self.sizes)
         residuals = self.sums[:, column] - self.sizes * self.mean(column)
-        if n_units < 2 or np.all(np.abs(residuals) <= (TOLERANCE + self.step) * self.sizes):
+        if np.all(np.abs(residuals) <= (TOLERANCE + self.step) * self.sizes):
             return 0.0
         squares = math.fsum(residuals**2) * n_units / (n_units - 1)
         return math.sqrt(squares) / len(self.differences)

@@ -173,7 +173,10 @@ class Settings(BaseModel):
         "pass", "Exit code of an inconclusive gate: 0 or 1.", group="Gate"
     )
     min_queries: int = _setting(
-        10, "With fewer evaluated queries a gate is inconclusive.", group="Gate", ge=1
+        10,
+        "With fewer evaluated queries there is no verdict: a gate is inconclusive.",
+        group="Gate",
+        ge=1,
     )
 
     ignore: Names = _setting((), "Codes of cautions to hide. Repeatable.", group="Output")

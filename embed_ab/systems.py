@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from embed_ab import bm25, runs
+from embed_ab import bm25, search
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import Origin, System, Truncation
@@ -20,6 +20,7 @@ from embed_ab.providers.cache import VectorStore, embed_cached, known_facts
 from embed_ab.providers.mock import MockEmbedder
 from embed_ab.providers.prompts import missing_prompt
 from embed_ab.providers.sentence_transformer import SentenceTransformerEmbedder
+from embed_ab.runs import Run
 
 OnProgress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -224,8 +225,8 @@ def retrieve(
         dim=spec.number("dim"),
         on_progress=lambda done, total: on_progress(f"{spec}: queries", done, total),
     )
-    found, scores = runs.top_k(queries.vectors, documents.vectors, depth)
-    run = runs.Run(
+    found, scores = search.top_k(queries.vectors, documents.vectors, depth)
+    run = Run(
         name=str(spec),
         # Rows of the searched matrix back to documents; both ascend, so ties stay by id.
         documents=np.where(found >= 0, present[found], -1).astype(np.int32),

@@ -149,14 +149,19 @@ class SentenceTransformerEmbedder:
         sorted_vectors = self._encode(model, [texts[row] for row in order.tolist()], role)
         vectors = np.empty_like(sorted_vectors)
         vectors[order] = sorted_vectors
-        for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist():
+        is_sound = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
+        for row in np.flatnonzero(~is_sound).tolist():
             # Half precision or padding may be the reason: once more, alone and in float32.
             vectors[row] = self._encode(self._model_in_float32, [texts[row]], role)[0]
         return Embedded(vectors=vectors, n_tokens=n_tokens)
 
     @property
     def _is_folder(self) -> bool:
-        return Path(self.name).expanduser().is_dir()
+        return bool(self.name) and self._path.is_dir()
+
+    @property
+    def _path(self) -> Path:
+        return Path(os.path.expanduser(self.name))  # unlike Path's, it takes ~ of no user
 
     @property
     def _hub_name(self) -> str:
@@ -177,31 +182,40 @@ class SentenceTransformerEmbedder:
     @cached_property
     def _folder(self) -> Path:
         """The local folder with the model's files."""
-        return Path(self.name).expanduser() if self._is_folder else self._download(self._commit)
+        return self._path if self._is_folder else self._download(self._commit)
 
     def _download(self, revision: str) -> Path:
         """Bring the missing files into the local hub cache; return the folder of the commit."""
         cache = _hub_cache(self.offline)
-        from huggingface_hub import snapshot_download
+        from huggingface_hub import HfApi, snapshot_download
 
         unwanted = list(_NOT_FOR_TORCH)
         if not self.allow_pickle:
             unwanted += _PICKLES
         if not self.trust_remote_code:
             unwanted.append("*.py")
-        try:
-            with _quiet():
+        refusal: Exception | None = None
+        with _quiet():
+            if not self.offline and _is_commit(revision):
+                # Asked first because this fails at once, where a download of a commit goes on
+                # trying for 23 seconds. Without an answer a complete local copy will do.
+                try:
+                    HfApi().model_info(self._hub_name, revision=revision, timeout=10)
+                except Exception as error:  # the client raises errors of several HTTP libraries
+                    refusal = error
+            try:
                 return Path(
                     snapshot_download(
                         self._hub_name,
                         revision=revision,
                         cache_dir=cache,
                         ignore_patterns=unwanted,
-                        local_files_only=self.offline,
+                        local_files_only=self.offline or refusal is not None,
                     )
                 )
-        except Exception as error:  # the hub's client raises errors of three HTTP libraries
-            raise _hub_error(self._hub_name, revision, error, self.offline) from error
+            except Exception as error:
+                cause = refusal or error
+                raise _hub_error(self._hub_name, revision, cause, self.offline) from cause
 
     @cached_property
     def _model(self) -> Any:
@@ -221,11 +235,7 @@ class SentenceTransformerEmbedder:
             with _quiet():
                 import torch
                 from sentence_transformers import SentenceTransformer
-                from transformers.utils import logging as transformers_logging
-
-                bars: Any = transformers_logging
-                had_bars = bars.is_progress_bar_enabled()
-                bars.disable_progress_bar()
+            with _quiet(), _without_bars():  # again: importing transformers set its log level
                 model = SentenceTransformer(
                     str(folder),
                     device=self.device,
@@ -240,8 +250,6 @@ class SentenceTransformerEmbedder:
                     model.set_pooling_include_prompt(include_prompt=False)
         except Exception as error:  # a model's files can fail in any way
             raise _load_error(self.name, error) from error
-        if had_bars:
-            bars.enable_progress_bar()
         if self.max_length is not None:
             _limit_length(self.name, model, self.max_length)
         return model
@@ -515,3 +523,18 @@ def _quiet() -> Iterator[None]:
         finally:
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Keep transformers from drawing a bar while it loads weights."""
+    from transformers.utils import logging as transformers_logging
+
+    bars: Any = transformers_logging
+    had_bars = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if had_bars:
+            bars.enable_progress_bar()

@@ -45,8 +45,8 @@ TABLES = {"options": options_table, "cautions": cautions_table}
 def with_tables(text: str) -> str:
     """Return a README's text with every table between its two marks made anew."""
     for name, table in TABLES.items():
-        pattern = rf"(<!-- {name}: made from the code -->\n).*?(\n<!-- end -->)"
-        text, n = re.subn(pattern, lambda m, t=table: m[1] + t() + m[2], text, flags=re.DOTALL)
+        pattern = rf"(<!-- {name}: made from the code -->\n)(?:.*?\n)??(<!-- end -->)"
+        text, n = re.subn(pattern, lambda m, t=table: f"{m[1]}{t()}\n{m[2]}", text, flags=re.DOTALL)
         assert n == 1, f"one place for {name}"
     return text
 

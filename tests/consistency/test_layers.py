@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[2] / "embed_ab"
 
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"readers", "providers.base", "formats", "resampling"},
+    {"readers", "providers.base", "formats", "resampling", "search"},
     {"records"},
     {"judgements"},
     {"evalset"},

@@ -96,6 +96,14 @@ def test_without_a_gate_the_outcome_is_pass_and_the_finding_is_by_the_interval()
     assert compared(b=A).finding == "no difference shown"
 
 
+def test_too_few_queries_give_no_verdict_whatever_the_interval_says() -> None:
+    worse = compared(b=system([[4, 3, 5, 2, 1]] * 3), **{"min-queries": 3})
+
+    assert worse.differences[0].high < 0
+    assert worse.finding == "no difference shown"
+    assert "2 queries are fewer than the 3 a verdict needs" in worse.verdict
+
+
 def test_a_against_itself_is_all_ties() -> None:
     comparison = compared(b=A)
 

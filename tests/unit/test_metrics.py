@@ -225,6 +225,13 @@ class TestNdcg:
         # gains 2^30 - 1 at rank 2 and in the ideal at rank 1: 1 / log2(3)
         assert value("ndcg@2", make_run([1, 0]), make_qrels({0: 30})) == pytest.approx([0.630930])
 
+    def test_a_perfect_ranking_of_few_documents_is_exactly_one_at_a_large_cutoff(self) -> None:
+        """Pairwise sums of 13 terms and of the same with 17 zeros differ in the last bit."""
+        grades = sorted(((7 * document) % 5 for document in range(13)), reverse=True)
+        qrels = make_qrels(dict(enumerate(grades)))
+
+        assert value("ndcg@30", make_run(list(range(13))), qrels) == 1.0
+
     @given(st.lists(st.integers(-30, 30), min_size=1, max_size=40), st.integers(1, 50))
     def test_a_perfect_ranking_is_exactly_one(self, grades: list[int], k: int) -> None:
         best_first = sorted(range(len(grades)), key=lambda document: -grades[document])
@@ -372,6 +379,14 @@ def test_a_condensed_run_moves_judged_documents_up() -> None:
     assert shorter.documents.tolist() == [[1, 0, -1, -1], [-1, -1, -1, -1]]
     assert shorter.scores[0].tolist() == [-1, -3, -math.inf, -math.inf]
     assert shorter.documents.dtype == np.int32
+
+
+def test_a_condensed_run_keeps_the_order_of_long_lists() -> None:
+    run = make_run(list(range(100)))
+
+    shorter = condensed(run, make_qrels(dict.fromkeys(range(0, 100, 3), 1)))
+
+    assert shorter.documents[0, :35].tolist() == [*range(0, 100, 3), -1]
 
 
 def test_states_are_no_grades() -> None:

@@ -48,6 +48,12 @@ class TestRbo:
     def test_equal_lists_overlap_fully(self) -> None:
         assert rbo_ext(ranked([4, 2, 9]), ranked([4, 2, 9]), 3) == pytest.approx([1], abs=1e-15)
 
+    def test_rounding_never_leads_above_one(self) -> None:
+        """Unclipped, six equal ranks with p = 0.8 give 1.0000000000000002."""
+        six = ranked([0, 1, 2, 3, 4, 5])
+
+        assert rbo_ext(six, six, 6, p=0.8)[0] <= 1
+
     def test_lists_without_a_common_document_do_not_overlap(self) -> None:
         assert rbo_ext(ranked([1, 2]), ranked([3, 4]), 2).tolist() == [0]
 

@@ -23,7 +23,7 @@ from embed_ab.paired import (
     queries_needed,
     wilson,
 )
-from embed_ab.resampling import student_t_quantile, student_t_tail
+from embed_ab.resampling import Sample, student_t_quantile, student_t_tail
 
 NDCG, RECALL = Metric("ndcg", 10), Metric("recall", 10)
 NAN = math.nan
@@ -213,8 +213,9 @@ class TestSignFlips:
         assert compare([0] * 5, [1, 0, 0.5, 0, 0.25]).p_value == 0.25
 
     def test_sums_that_are_equal_on_paper_count_as_equal(self) -> None:
-        # 0.1 + 0.2 - 0.3 and its like are 0 on paper: all of the 8 patterns are at least as large
-        assert compare([0, 0, 0.3], [0.1, 0.2, 0]).p_value == 1
+        # ±1/3 ±1/3 ±2/3 is 0 (2 patterns), ±4/3 (2) or ±2/3 (4); with ±1/2 more or less, at least
+        # the observed 0 + 1/2 in size are 2 · 2, 2 · 2 and 4 · 1 of the 16
+        assert compare([1 / 3, 1 / 3, 0, 0], [0, 0, 2 / 3, 0.5]).p_value == 12 / 16
 
     def test_clusters_are_flipped_whole(self) -> None:
         # clusters 1.5 and 0.25: 2 of 4
@@ -291,6 +292,15 @@ class TestSymmetries:
         assert compare(a, b, seed=1) == compare(a, b, seed=1)
         assert compare(a, b, seed=1).low != compare(a, b, seed=2).low
 
+    def test_sums_of_resampled_differences_are_exact_in_any_order(self) -> None:
+        """So that neither threads nor processors can change the result."""
+        generator = np.random.default_rng(0)
+        sums = Sample.of(generator.uniform(-1, 1, (1000, 1)), None).sums[:, 0]
+
+        for _ in range(20):
+            drawn = sums[generator.integers(1000, size=1000)]
+            assert drawn.sum() == drawn.cumsum()[-1] == math.fsum(drawn)
+
     def test_blocks_of_draws_do_not_matter(self, monkeypatch: pytest.MonkeyPatch) -> None:
         generator = np.random.default_rng(0)
         a, b = generator.random(50), generator.random(50)
@@ -338,8 +348,9 @@ class TestSmallFormulas:
         assert wilson(8, 10) == pytest.approx((0.490162, 0.943318), abs=1e-6)
 
     def test_wilson_does_not_shrink_to_a_point_at_the_ends(self) -> None:
-        # 10 / 13.841459
+        # 10 / 13.841459, though 16 of 16 would round to just below 1
         assert wilson(10, 10) == (pytest.approx(0.722467, abs=1e-6), 1)
+        assert wilson(16, 16)[1] == 1
         assert wilson(0, 10) == (0, pytest.approx(0.277533, abs=1e-6))
 
     @pytest.mark.parametrize(
