@@ -5,7 +5,7 @@ others both ranks are drawn anew, so the differences of nDCG@10 are tie-heavy, l
 truly worse, skewed: what real query sets look like. A false alarm is a gate that fails although
 the true difference is 0: a difference below -margin with the whole interval below 0.
 
-    python bench/interval_coverage.py [--simulations 4000] [--resamples 4000] [--ties 0.6] [--margin 0.02]
+    python bench/interval_coverage.py [--simulations 4000] [--resamples 4000] [--ties 0.6]
 """
 
 from __future__ import annotations

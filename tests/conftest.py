@@ -1,9 +1,8 @@
-"""Shared by all tests: no hub, no cache of the user's, and no silent skips where CI forbids them."""
+"""Shared by all tests: no hub, no cache of the user's, and no skips where CI forbids them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports the hub's client
 
 
 @pytest.fixture(autouse=True)
-def cache_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def cache_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of the test's own."""
     folder = tmp_path / "embed-ab-cache"
     monkeypatch.setenv("EMBED_AB_CACHE_DIR", str(folder))
-    yield folder
+    return folder
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

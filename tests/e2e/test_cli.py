@@ -264,7 +264,8 @@ def test_help_imports_nothing_heavy() -> None:
         "import sys; from embed_ab.cli import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
-        "print(sorted({'numpy', 'torch', 'pydantic', 'rich', 'bm25s', 'jinja2'} & set(sys.modules)))"
+        "heavy = {'numpy', 'torch', 'pydantic', 'rich', 'bm25s', 'jinja2'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -136,7 +136,7 @@ def test_shared_relevant_documents_and_that_clusters_silence_it() -> None:
 
 
 def test_duplicate_documents_counts_hits_on_twins() -> None:
-    """d060, first for every query A misses, repeats the relevant document of q039 (case differs)."""
+    """d060, A's first for every query it misses, repeats the relevant document of q039."""
     documents = {f"d{i:03}": f"document about {WORDS[i]}" for i in range(100)}
     documents["d060"] = documents["d039"].upper()
 
