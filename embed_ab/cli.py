@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -356,13 +356,13 @@ def _progress(*, is_quiet: bool) -> Iterator[OnProgress]:
         yield show
 
 
-def _lines() -> OnProgress:
+def _lines(clock: Callable[[], float] = time.monotonic) -> OnProgress:
     started: dict[str, float] = {}
-    last = time.monotonic()
+    last = clock()
 
     def show(what: str, done: int, total: int) -> None:
         nonlocal last
-        moment = time.monotonic()
+        moment = clock()
         begun = started.setdefault(what, moment)
         if moment - last >= SECONDS_BETWEEN_LINES and 0 < done < total:
             last = moment

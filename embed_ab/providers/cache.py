@@ -326,7 +326,7 @@ def embed_cached(
     """Unit vectors of the texts, each distinct text embedded once and only if the store lacks it.
 
     dim: keep only so many leading elements before normalising (Matryoshka).
-    on_progress: called after each batch with the texts done and the texts to do.
+    on_progress: called before the first and after each batch with the texts done and to do.
     Raises: InputError for a dim above the model's; ProviderError, naming a text's id, for vectors
     that are too few, of another dimension, not finite or zero.
     """
@@ -344,6 +344,9 @@ def embed_cached(
 
     # Texts of like length share a batch; the longest first, so that a lack of memory shows early.
     missing = sorted(np.flatnonzero(~found.is_found).tolist(), key=lambda row: -len(distinct[row]))
+    report = on_progress or (lambda done, total: None)
+    if missing:
+        report(0, len(missing))
     for start in range(0, len(missing), batch):
         rows = missing[start : start + batch]
         batch_texts = [distinct[row] for row in rows]
@@ -353,8 +356,7 @@ def embed_cached(
         vectors[rows] = embedded.vectors
         if embedded.n_tokens is not None:
             n_tokens[rows] = embedded.n_tokens
-        if on_progress is not None:
-            on_progress(start + len(rows), len(missing))
+        report(start + len(rows), len(missing))
 
     unit = _normalised(vectors[:, :dim])
     zeros = np.flatnonzero(~unit.any(axis=1))

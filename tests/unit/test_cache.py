@@ -490,7 +490,7 @@ def test_the_longest_texts_come_first_and_progress_counts_the_missing(store: Vec
     )
 
     assert embedder.asked == [["bbb", "cc"], ["a"]]
-    assert seen == [(2, 3), (3, 3)]
+    assert seen == [(0, 3), (2, 3), (3, 3)]
 
 
 def test_an_interrupted_run_keeps_its_finished_batches(store: VectorStore) -> None:
