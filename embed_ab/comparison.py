@@ -375,8 +375,8 @@ def _conclusion(
     )
     if deciding is not None:
         sentence = {
-            "worse": f"B is worse than A by more than the margin of {deciding.margin:g}: "
-            f"{numbers}.",
+            "worse": "B is worse than A, and the loss measured exceeds the margin of "
+            f"{deciding.margin:g}: {numbers}.",
             "not worse than the margin": "B is not worse than A by more than the margin of "
             f"{deciding.margin:g}: {numbers}.",
             "inconclusive": f"Inconclusive: this set cannot tell whether B is worse than A by more "

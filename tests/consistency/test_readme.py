@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 from tables import READMES, with_tables
 
+from embed_ab.cli import main
+
+PLACES = ("report ", "json ", "comment ")
+
 
 @pytest.mark.parametrize("path", READMES, ids=lambda path: path.name)
 def test_tables_are_made_from_the_code(path: Path) -> None:
@@ -14,3 +18,26 @@ def test_tables_are_made_from_the_code(path: Path) -> None:
     text = path.read_text("utf-8")
 
     assert with_tables(text) == text
+
+
+@pytest.mark.parametrize(("path", "language"), list(zip(READMES, ("en", "ko"), strict=True)))
+def test_the_demo_prints_what_the_readme_shows(
+    path: Path, language: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--lang", language]) == 0
+
+    out = capsys.readouterr().out
+    shown = "\n".join(line for line in out.splitlines() if not line.startswith(PLACES))
+    assert f"```text\n{shown.strip()}\n```" in path.read_text("utf-8")
+
+
+def test_check_prints_what_the_readme_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = []
+    for command in ("embed-ab demo --export eval", "embed-ab check eval"):
+        assert main(command.split()[1:]) == 0
+        shown.append(f"$ {command}\n{capsys.readouterr().out}")
+
+    assert f"```text\n{''.join(shown)}```" in READMES[0].read_text("utf-8")

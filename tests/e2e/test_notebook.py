@@ -1,0 +1,33 @@
+"""The core from Python: one import, one call."""
+
+from __future__ import annotations
+
+import pytest
+
+import embed_ab
+from embed_ab.commands import demo_folder
+from embed_ab.errors import InputError
+from embed_ab.evalset import from_records
+
+
+def test_compare_takes_a_folder_and_settings_by_their_python_names() -> None:
+    comparison = embed_ab.compare(
+        demo_folder("en"), "bm25:auto", "mock:word", k=5, gate=["ndcg:0.02"], bm25="none"
+    )
+
+    assert comparison.primary == "ndcg@5"
+    assert [record.label for record in comparison.systems] == ["A", "B"]
+    assert comparison._repr_html_().startswith("<iframe")
+
+
+def test_compare_takes_a_set_in_memory() -> None:
+    evalset = from_records({1: "red apple", 2: "green pear"}, {"q": "apple"}, {"q": {1: 1}})
+
+    comparison = embed_ab.compare(evalset, "bm25:word", "mock:char3", k=1, cache=False)
+
+    assert comparison.queries[0].a["hit@1"] == 1.0
+
+
+def test_an_unknown_setting_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="colour"):
+        embed_ab.compare(demo_folder("en"), "bm25:auto", "mock:word", colour="red")
