@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from embed_ab.errors import InputError
+
 if TYPE_CHECKING:
-    from embed_ab.comparison import Comparison
     from embed_ab.evalset import Evalset
+    from embed_ab.result import Comparison
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "compare"]
@@ -19,21 +21,23 @@ def compare(
     """Return the comparison of B with A, which shows itself as HTML in a notebook.
 
     evalset: a folder, or an `Evalset` made with `embed_ab.evalset.from_records`.
-    settings: any setting by its Python name, such as k=5 or gate=["ndcg@10:0.02"].
+    settings: any setting but those about files, by its Python name: k=5, gate=["ndcg@10:0.02"].
+    Nothing is written but vectors to the store; cache=False writes none.
     Raises: InputError, ProviderError.
     """
     from embed_ab import commands
-    from embed_ab import evalset as evalsets
-    from embed_ab.settings import resolve
+    from embed_ab.settings import resolve, writes_files
 
+    for name in settings:
+        if writes_files(name):
+            raise InputError(
+                f"{name} is for the command line", hint="The comparison is returned, not written."
+            )
     flags = {name.replace("_", "-"): value for name, value in settings.items()}
-    resolved = resolve(flags | {"model-a": model_a, "model-b": model_b}, config=None)
+    flags |= {"model-a": model_a, "model-b": model_b}
     if isinstance(evalset, str | Path):
-        resolved = resolved.model_copy(update={"eval_path": str(evalset)})
-        evalset = evalsets.load(
-            Path(evalset),
-            split=resolved.split,
-            no_positive=resolved.no_positive,
-            allow_missing_docs=resolved.allow_missing_docs,
-        )
+        resolved = resolve(flags | {"eval-path": str(evalset)}, config=None)
+        evalset = commands.load_evalset(resolved)
+    else:
+        resolved = resolve(flags, config=None)
     return commands.compare_evalset(evalset, resolved)[0]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from embed_ab import metrics
+from embed_ab import formats, metrics
 from embed_ab.bm25 import tokenize
 from embed_ab.evalset import Evalset, normalized_text
 from embed_ab.metrics import Gain, Metric
@@ -20,23 +21,23 @@ from embed_ab.runs import Run
 Values = NDArray[np.float64]
 
 CODES = {
-    "few_queries": "Fewer than 30 queries were evaluated.",
+    "mock_models": "Mock vectors are for practice and say nothing about a real model.",
+    "few_queries": "Fewer than 30 queries (or groups of them) were evaluated.",
     "not_significant": "The interval of the primary metric's difference includes 0.",
     "identical_rankings": "A and B return the same top documents for every query.",
-    "ceiling": "Both systems are so good here that the set cannot tell them apart.",
-    "recall_ceiling": "Some queries have more relevant documents than k, so recall cannot reach 1.",
-    "tiny_corpus": "k covers more than a fifth of the corpus.",
-    "copied_queries": "Many queries repeat the words of their relevant document.",
-    "shared_relevant_documents": "Many queries share a relevant document: not independent.",
-    "duplicate_documents": "Documents share their text; a hit on a twin counts as a miss.",
-    "unjudged_gap": "The system that looks worse returns more documents that nobody judged.",
-    "tied_at_cutoff": "Equal scores at rank k were ordered by document id.",
-    "truncated_documents": "A model cut more than 5 % of the documents at its length limit.",
+    "near_random_model": "A system hits no more often than chance, or all its cosines are alike.",
     "missing_prompt": "A model runs without the prompts its family was trained with.",
-    "unpinned_model": "A model from a hub has no revision, so its weights may change overnight.",
-    "near_random_model": "A system is no better than chance, or all its scores are alike.",
-    "bm25_zero_hits": "BM25 finds nothing for many queries: wrong tokens for this language?",
-    "mock_models": "Mock vectors are for practice and say nothing about a real model.",
+    "truncated_documents": "A model cut more than 5 % of the documents at its length limit.",
+    "ceiling": "Both systems reach 0.95 or more: no room is left to differ.",
+    "recall_ceiling": "The best possible recall is below 0.95: more relevant documents than k.",
+    "tiny_corpus": "k covers more than 20 % of the corpus.",
+    "copied_queries": "More than 20 % of the queries take 90 % of their words from their document.",
+    "shared_relevant_documents": "More than 20 % of the queries share their relevant document.",
+    "duplicate_documents": "Documents share their text; a hit on a twin counts as a miss.",
+    "unjudged_gap": "Of what is not relevant, the worse system returns 5 % more never judged.",
+    "tied_at_cutoff": "Equal scores at a metric's cutoff were ordered by document id.",
+    "bm25_zero_hits": "BM25 finds nothing for more than 5 % of the queries: wrong tokens?",
+    "unpinned_model": "A model from a hub has no commit, so its weights may change overnight.",
 }
 """Every code with its meaning; the README's table and `--ignore` are checked against it."""
 
@@ -55,7 +56,9 @@ class Evidence:
     """What the cautions look at.
 
     `values` holds, for A and B, the per-query values of every computed metric, (n_queries,) each
-    and NaN for excluded queries; `clusters` is None when queries are resampled one by one.
+    and NaN for excluded queries; `cutoffs` are the distinct k of these metrics, ascending.
+    `gold` is each query's best relevant document, −1 for none; `clusters` is None when queries are
+    resampled one by one.
     """
 
     evalset: Evalset
@@ -63,6 +66,7 @@ class Evidence:
     b: System
     bm25: System | None
     k: int
+    cutoffs: tuple[int, ...]
     primary: Metric
     values: Mapping[str, Mapping[Metric, Values]]
     difference: PairedDifference
@@ -125,12 +129,15 @@ def _mock_models(e: Evidence) -> Iterator[Caution]:
 
 
 def _few_queries(e: Evidence) -> Iterator[Caution]:
-    n = e.difference.n_queries
+    n = e.difference.n_units
     if n < 30:
+        what = "query" if e.clusters is None else "group of queries"
+        if n > 1:
+            what = "queries" if e.clusters is None else "groups of queries"
         yield Caution(
             code="few_queries",
-            message=f"Only {n} {'query was' if n == 1 else 'queries were'} evaluated; "
-            "intervals from so few are rough.",
+            message=f"Only {n} {what} {'was' if n == 1 else 'were'} evaluated; intervals from so "
+            "few are rough.",
             advice="Add questions: 100 show a difference of about a third the size that 10 do.",
         )
 
@@ -146,16 +153,17 @@ def _not_significant(e: Evidence) -> Iterator[Caution]:
         yield Caution(
             code="not_significant",
             message=f"{d.metric}: the {d.level:.0%} interval of B − A, "
-            f"[{d.low:+z.3f}, {d.high:+z.3f}], includes 0{seen}.",
+            f"{formats.interval(d.low, d.high)}, includes 0{seen}.",
             advice="Do not read the sign of the difference as a result; more queries may tell.",
         )
 
 
 def _identical_rankings(e: Evidence) -> Iterator[Caution]:
-    if np.array_equal(e.a.run.documents[:, : e.k], e.b.run.documents[:, : e.k]):
+    k = e.cutoffs[-1]
+    if np.array_equal(e.a.run.documents[:, :k], e.b.run.documents[:, :k]):
         yield Caution(
             code="identical_rankings",
-            message=f"A and B return the same top {e.k} in the same order for all "
+            message=f"A and B return the same top {k} in the same order for all "
             f"{len(e.evalset.query_ids)} queries.",
             advice="Check that A and B are not the same model under two names.",
         )
@@ -182,9 +190,11 @@ def _near_random_model(e: Evidence) -> Iterator[Caution]:
         scores = system.run.scores[:, : e.k]
         scores = scores[np.isfinite(scores)]
         mean = float(np.nanmean(e.value(hit, system.run)))
-        is_constant = scores.size > e.k and float(scores.max() - scores.min()) < 1e-6
-        if is_constant and e.k < n_documents:
-            what = f"gives every document the same score ({scores[0]:.6f})"
+        spread = float(scores.max() - scores.min()) if scores.size else 0.0
+        # Cosines above 0.99 everywhere mean that all vectors point one way.
+        is_narrow = system.origin.dimension is not None and scores.size and scores.min() > 0.99
+        if scores.size > e.k and e.k < n_documents and (spread < 1e-6 or is_narrow):
+            what = f"gives the documents it returns almost one score, within {spread:.2g}"
         elif mean <= limit and chance < 0.5:
             what = f"hits in {mean:.1%} of queries at rank {e.k}; chance alone gives {chance:.1%}"
         else:
@@ -203,7 +213,7 @@ def _missing_prompt(e: Evidence) -> Iterator[Caution]:
             yield Caution(
                 code="missing_prompt",
                 message=f"{side}: {system.origin.missing_prompt}",
-                advice=f"Set --{flag}-query-prompt and --{flag}-doc-prompt as its model card says.",
+                advice=f"Give what it wants with --{flag}-query-prompt or --{flag}-doc-prompt.",
             )
 
 
@@ -278,18 +288,22 @@ def _copied_queries(e: Evidence) -> Iterator[Caution]:
 
 
 def _shared_relevant_documents(e: Evidence) -> Iterator[Caution]:
-    if e.clusters is not None:
-        return
-    gold = e.gold[e.gold >= 0]
-    _, counts = np.unique(gold, return_counts=True)
+    is_evaluated = e.gold >= 0
+    gold = e.gold[is_evaluated]
+    documents, counts = np.unique(gold, return_counts=True)
     n_sharing = int(counts[counts > 1].sum())
-    if gold.size and n_sharing > 0.2 * gold.size:
-        yield Caution(
-            code="shared_relevant_documents",
-            message=f"{n_sharing} of {gold.size} queries share their relevant document with "
-            "another; they succeed and fail together, so the interval may be too short.",
-            advice="Resample whole groups with --cluster-by gold.",
-        )
+    if n_sharing <= 0.2 * gold.size:
+        return
+    if e.clusters is not None:
+        pairs = np.unique(np.stack([gold, e.clusters[is_evaluated]]), axis=1)
+        if pairs.shape[1] == documents.size:  # each document within one group
+            return
+    yield Caution(
+        code="shared_relevant_documents",
+        message=f"{n_sharing} of {gold.size} queries share their relevant document with "
+        "another; they succeed and fail together, so the interval may be too short.",
+        advice="Resample whole groups with --cluster-by gold.",
+    )
 
 
 def _duplicate_documents(e: Evidence) -> Iterator[Caution]:
@@ -321,64 +335,65 @@ def _duplicate_documents(e: Evidence) -> Iterator[Caution]:
 
 
 def _unjudged_gap(e: Evidence) -> Iterator[Caution]:
-    judged = Metric(name="judged", k=e.k)
-    share = {side: float(np.nanmean(e.value(judged, system.run))) for side, system in e.sides}
-    worse = "B" if e.difference.difference < 0 else "A"
-    other = "A" if worse == "B" else "B"
-    if e.difference.difference == 0 or share[other] - share[worse] < 0.05:
+    # The share among what is not relevant: over all documents it would only repeat the precision,
+    # and where nothing but relevant documents was judged it says nothing and is 1 for both.
+    share = {}
+    for side, system in e.sides:
+        grades = metrics.grade_matrix(system.run.documents[:, : e.k], e.evalset.qrels)
+        grades = grades[e.gold >= 0]
+        is_other = (grades != metrics.NOT_RETRIEVED) & (grades < e.min_grade)
+        n_unjudged = int(np.count_nonzero(grades == metrics.UNJUDGED))
+        share[side] = n_unjudged / max(int(np.count_nonzero(is_other)), 1)
+    worse, better = ("B", "A") if e.difference.difference < 0 else ("A", "B")
+    if e.difference.difference == 0 or share[worse] - share[better] < 0.05:
         return
-    message = (
-        f"At rank {e.k}, {share['A']:.0%} of A's documents are judged and {share['B']:.0%} of B's; "
-        f"{worse}'s lower values may be missing labels."
-    )
-    if np.any(e.evalset.qrels.grades < e.min_grade):
-        condensed = {
-            side: float(
-                np.nanmean(e.value(e.primary, metrics.condensed(system.run, e.evalset.qrels)))
-            )
-            for side, system in e.sides
-        }
-        message += (
-            f" On judged documents alone B − A of {e.primary} is "
-            f"{condensed['B'] - condensed['A']:+z.3f}."
-        )
+    condensed = {
+        side: e.value(e.primary, metrics.condensed(system.run, e.evalset.qrels))[e.gold >= 0]
+        for side, system in e.sides
+    }
+    judged_only = float(np.nanmean(condensed["B"]) - np.nanmean(condensed["A"]))
     yield Caution(
         code="unjudged_gap",
-        message=message,
+        message=f"Of the documents up to rank {e.k} that are not relevant, "
+        f"{formats.percent(share['A'])} of A's and {formats.percent(share['B'])} of B's were never "
+        f"judged; some of {worse}'s may be relevant. With unjudged documents taken out of both "
+        f"lists, B − A of {e.primary} is {formats.signed(judged_only)} instead of "
+        f"{formats.signed(e.difference.difference)}.",
         advice=f"Judge the documents that {worse} returns and nobody has looked at.",
     )
 
 
 def _tied_at_cutoff(e: Evidence) -> Iterator[Caution]:
-    counts = {}
-    for side, system in e.sides:
-        scores = system.run.scores
-        if scores.shape[1] > e.k:
-            last, following = scores[:, e.k - 1], scores[:, e.k]
-            counts[side] = int(np.sum((last == following) & np.isfinite(following)))
-    if any(counts.values()):
-        yield Caution(
-            code="tied_at_cutoff",
-            message=f"Documents at ranks {e.k} and {e.k + 1} have equal scores in "
-            + " and ".join(
-                f"{n} {'query' if n == 1 else 'queries'} of {s}" for s, n in counts.items()
+    for k in e.cutoffs:
+        counts = {}
+        for side, system in e.sides:
+            scores = system.run.scores[:, k - 1 : k + 1]
+            if scores.shape[1] == 2:
+                counts[side] = int(
+                    np.sum((scores[:, 0] == scores[:, 1]) & np.isfinite(scores[:, 1]))
+                )
+        if any(counts.values()):
+            yield Caution(
+                code="tied_at_cutoff",
+                message=f"Documents at ranks {k} and {k + 1} have equal scores in "
+                + " and ".join(
+                    f"{n} {'query' if n == 1 else 'queries'} of {s}" for s, n in counts.items()
+                )
+                + "; the document id decides which one counts.",
+                advice="Other tools may break ties otherwise; identical texts are the usual cause.",
             )
-            + "; the document id decides which one counts.",
-            advice="Other tools may break ties otherwise; identical texts are the usual cause.",
-        )
 
 
 def _bm25_zero_hits(e: Evidence) -> Iterator[Caution]:
-    for system in (e.bm25, e.a, e.b):
-        if system is None or not system.origin.system.startswith("bm25:"):
-            continue
+    systems = [system for system in (e.a, e.b, e.bm25) if system is not None]
+    runs = {s.origin.system: s.run for s in systems if s.origin.system.startswith("bm25:")}
+    for name, run in runs.items():
         n_queries = len(e.evalset.query_ids)
-        n = int(np.sum(system.run.documents[:, 0] < 0))
+        n = int(np.sum(run.documents[:, 0] < 0))
         if n > 0.05 * n_queries:
             yield Caution(
                 code="bm25_zero_hits",
-                message=f"{system.origin.system} finds no document at all for {n} of {n_queries} "
-                "queries.",
+                message=f"{name} finds no document at all for {n} of {n_queries} queries.",
                 advice="Try other tokens for this language: --bm25 char2 or --bm25 auto.",
             )
 
@@ -386,11 +401,12 @@ def _bm25_zero_hits(e: Evidence) -> Iterator[Caution]:
 def _unpinned_model(e: Evidence) -> Iterator[Caution]:
     for side, system in e.sides:
         if system.origin.is_pinned is False:
-            revision = system.origin.revision
+            revision = system.origin.revision or "unknown"
+            name = re.sub(r",revision=[^,]*", "", system.origin.system)
             yield Caution(
                 code="unpinned_model",
-                message=f"{side} ({system.origin.system}) names no revision; today it is "
-                f"{revision or 'unknown'}.",
-                advice=f"Write {system.origin.system},revision={revision or '…'} so that later "
-                "runs compare the same weights.",
+                message=f"{side} ({system.origin.system}) names no commit; the weights on this "
+                f"machine are those of {revision}.",
+                advice=f"Write {name},revision={revision} so that later runs compare the same "
+                "weights.",
             )

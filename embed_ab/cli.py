@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -17,11 +18,12 @@ from embed_ab.errors import EmbedAbError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from embed_ab.commands import Outcome
+    from embed_ab.commands import Finished
     from embed_ab.settings import Settings
     from embed_ab.systems import OnProgress
 
 BUG_EXIT_CODE = 3
+INTERRUPTED_EXIT_CODE = 130
 SECONDS_BETWEEN_LINES = 10
 
 _VERBS = {
@@ -38,8 +40,8 @@ _EPILOG = """exit codes:
   1  a gate failed
   2  something in the input is wrong
   3  a model, a server or embed-ab itself failed
+  130  interrupted
 """
-_SHORT = {"model-a": ["-a"], "model-b": ["-b"], "k": ["-k"], "gate": ["--fail-if-worse"]}
 _METAVARS = {
     "model-a": "SYSTEM",
     "model-b": "SYSTEM",
@@ -54,7 +56,7 @@ _METAVARS = {
     "report": "FILE",
     "json": "FILE",
 }
-_EVALSET_KEYS = {"eval-path", "split", "no-positive", "allow-missing-docs"}
+_EVALSET_KEYS = {"eval-path", "split", "no-positive", "allow-missing-docs", "min-grade"}
 _GATE_KEYS = {"gate", "on-inconclusive", "min-queries"}
 _PLACE_KEYS = {"out", "report", "json"}
 
@@ -71,11 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             _say(f"  {error.hint}")
         return error.exit_code
     except KeyboardInterrupt:
-        _say("interrupted; vectors embedded so far are kept")
-        return 130
+        _say("interrupted; what is in the store of vectors is kept")
+        return INTERRUPTED_EXIT_CODE
     except BrokenPipeError:
-        # The reader of a pipe left, as `| head` does: nothing is wrong.
-        sys.stdout = None
+        _forget_stdout()
         return 0
     except Exception:
         traceback.print_exc()
@@ -102,14 +103,19 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _compare_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config", metavar="FILE", help="Settings file; default .embed-ab.yml where it exists."
-    )
+    _add_config(parser)
     _add_settings(parser, None)
 
 
 def _check_flags(parser: argparse.ArgumentParser) -> None:
+    _add_config(parser)
     _add_settings(parser, _EVALSET_KEYS)
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config", metavar="FILE", help="Settings file; default .embed-ab.yml where it exists."
+    )
 
 
 def _gate_flags(parser: argparse.ArgumentParser) -> None:
@@ -156,7 +162,7 @@ _FLAGS = {
 
 def _add_settings(parser: argparse.ArgumentParser, keys: set[str] | None) -> None:
     """Add a flag for each setting, or for those named; nothing is set that was not given."""
-    from embed_ab.settings import Settings, extra, key_of
+    from embed_ab.settings import Settings, extra, flags_of, key_of
 
     groups: dict[str, Any] = {}
     for name, field in Settings.model_fields.items():
@@ -180,11 +186,6 @@ def _add_settings(parser: argparse.ArgumentParser, keys: set[str] | None) -> Non
         else:
             options["metavar"] = _METAVARS.get(key) or key.rpartition("-")[2].upper()
         group.add_argument(*flags_of(key), **options)
-
-
-def flags_of(key: str) -> list[str]:
-    """Return every spelling of a setting's flag, the short ones first."""
-    return ["EVAL"] if key == "eval-path" else [*_SHORT.get(key, []), f"--{key}"]
 
 
 def _help(field: Any) -> str:
@@ -218,8 +219,8 @@ def _run_compare(arguments: dict[str, Any]) -> int:
 
     settings = _settings(arguments)
     with _progress(is_quiet=settings.quiet) as on_progress:
-        outcome = commands.compare(settings, on_progress=on_progress)
-    return _show(outcome, is_quiet=settings.quiet)
+        finished = commands.compare(settings, on_progress=on_progress)
+    return _show(finished, is_quiet=settings.quiet)
 
 
 def _run_demo(arguments: dict[str, Any]) -> int:
@@ -239,7 +240,8 @@ def _run_gate(arguments: dict[str, Any]) -> int:
     from embed_ab import commands, terminal
 
     comparison, code = commands.judge_again(Path(arguments.pop("result")), _settings(arguments))
-    terminal.comparison(comparison, _console(), quiet=True)
+    with _reader_may_leave():
+        terminal.comparison(comparison, _console(), quiet=True)
     return code
 
 
@@ -248,37 +250,22 @@ def _run_report(arguments: dict[str, Any]) -> int:
 
     path = Path(arguments.pop("result"))
     settings = _settings(arguments)
-    _show(commands.report_again(path, settings), is_quiet=settings.quiet)
-    return 0
+    return _show(commands.report_again(path, settings), is_quiet=settings.quiet)
 
 
 def _run_check(arguments: dict[str, Any]) -> int:
-    from embed_ab import evalset, terminal
+    from embed_ab import check, commands, terminal
 
-    settings = _settings(arguments)
-    loaded = evalset.load(
-        Path(settings.eval_path or "."),
-        split=settings.split,
-        no_positive=settings.no_positive,
-        allow_missing_docs=settings.allow_missing_docs,
-    )
-    terminal.check(evalset.check(loaded), _console())
+    found = check.check(commands.load_evalset(_settings(arguments)))
+    terminal.check(found, _console())
     return 0
 
 
 def _run_cache(arguments: dict[str, Any]) -> int:
-    import os
+    from embed_ab import commands, terminal
 
-    from embed_ab import terminal
-    from embed_ab.providers.cache import VectorStore, cache_folder, clear_store
-
-    folder = cache_folder(os.environ)
-    if arguments["action"] == "clear":
-        clear_store(folder)  # also when it is too damaged to open
-    with closing(VectorStore.open(folder)) as store:
-        if arguments["action"] == "prune":
-            store.prune(older_than_days=arguments["days"])
-        terminal.cache_info(store.info(), _console())
+    info = commands.store_info(arguments["action"], arguments["days"])
+    terminal.cache_info(info, _console())
     return 0
 
 
@@ -302,23 +289,41 @@ _COMMANDS = {
 }
 
 
-def _show(outcome: Outcome, *, is_quiet: bool) -> int:
+def _show(finished: Finished, *, is_quiet: bool) -> int:
     from embed_ab import terminal
 
-    console = _console()
-    terminal.comparison(outcome.comparison, console, quiet=is_quiet)
-    if not is_quiet:
-        for name in ("report", "json", "comment"):
-            console.print(
-                f"{name:<8}{getattr(outcome, name)}", markup=False, highlight=False, soft_wrap=True
-            )
-    return outcome.exit_code
+    with _reader_may_leave():
+        console = _console()
+        terminal.comparison(finished.comparison, console, quiet=is_quiet)
+        if not is_quiet:
+            terminal.places(finished.places, console)
+    return finished.exit_code
+
+
+@contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """Let the reader of a pipe leave, as `| head` does: the exit code is the comparison's."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+
+
+def _forget_stdout() -> None:
+    # Python flushes once more at its end, and would complain about the pipe again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _console() -> Console:
     from rich.console import Console
 
-    return Console()
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            # Rich would exit with 1, which here means a failed gate.
+            raise BrokenPipeError
+
+    return Plain()
 
 
 def _say(text: str) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import re
 import shlex
-import tempfile
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -18,16 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from embed_ab import comparison as core
 from embed_ab import evalset as evalsets
-from embed_ab import render, result_json, runs, systems
-from embed_ab.comparison import Comparison
+from embed_ab import outputs, result_json, runs, systems
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import System
-from embed_ab.providers.cache import VectorStore, cache_folder
-from embed_ab.settings import Settings, key_of
+from embed_ab.providers.cache import StoreInfo, VectorStore, cache_folder, clear_store
+from embed_ab.result import Comparison
+from embed_ab.settings import Settings, flags_of, key_of
 from embed_ab.systems import OnProgress, SystemSpec
 
 Clock = Callable[[], datetime]
@@ -43,48 +43,54 @@ def ignore_progress(what: str, done: int, total: int) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Finished:
     """A finished comparison, where its files are, and the exit code."""
 
     comparison: Comparison
-    report: Path
-    json: Path
-    comment: Path
+    places: outputs.Places
     exit_code: int
 
 
 def compare(
     settings: Settings, *, on_progress: OnProgress = ignore_progress, clock: Clock = now
-) -> Outcome:
+) -> Finished:
     """Compare, write report, JSON, comment and run files.
 
     Raises: InputError, ProviderError.
     """
+    options = settings.options()
+    settings.check_sides()
+    evalset = load_evalset(settings)
+    places = outputs.places(settings, clock())
+    if settings.runs:
+        runs.check_ids(evalset.query_ids, evalset.document_ids)
+    comparison, ranked = compare_evalset(evalset, settings, on_progress=on_progress, clock=clock)
+    outputs.publish(comparison, places)
+    if settings.runs:
+        # Without the rank below the deepest cutoff, which is there only to see ties.
+        folder = Path(settings.runs)
+        outputs.write_runs(evalset, ranked, options.deepest, options.min_grade, folder)
+    return Finished(
+        comparison=comparison,
+        places=places,
+        exit_code=exit_code(comparison.outcome, settings.on_inconclusive),
+    )
+
+
+def load_evalset(settings: Settings) -> Evalset:
+    """Return the evaluation set that the settings name. Raises: InputError."""
     if not settings.eval_path:
         raise InputError(
             "no evaluation set",
-            hint="embed-ab compare EVAL -a SYSTEM -b SYSTEM; `embed-ab demo` shows one.",
+            hint="Name its folder, or set eval-path in .embed-ab.yml; `embed-ab demo` shows one.",
         )
-    places = _places(settings, clock)
-    evalset = evalsets.load(
+    return evalsets.load(
         Path(settings.eval_path),
         split=settings.split,
         no_positive=settings.no_positive,
         allow_missing_docs=settings.allow_missing_docs,
+        min_grade=settings.min_grade,
     )
-    comparison, ranked = compare_evalset(evalset, settings, on_progress=on_progress, clock=clock)
-    if settings.runs:
-        depth = settings.options().depth - 1  # the rank below the largest k only shows ties
-        for label, system in ranked.items():
-            shown = replace(
-                system.run,
-                name=f"{label}-{system.run.name}",
-                documents=system.run.documents[:, :depth],
-                scores=system.run.scores[:, :depth],
-            )
-            path = Path(settings.runs) / f"{label.lower()}.trec"
-            runs.write_trec(shown, evalset.query_ids, evalset.document_ids, path)
-    return _publish(comparison, places, settings.on_inconclusive)
 
 
 def compare_evalset(
@@ -99,6 +105,7 @@ def compare_evalset(
     Raises: InputError, ProviderError.
     """
     options = settings.options()
+    settings.check_sides()
     specs: dict[str, SystemSpec] = {}
     for label, spec in (("A", settings.model_a), ("B", settings.model_b)):
         if spec is None:
@@ -122,6 +129,7 @@ def compare_evalset(
                 options.depth,
                 store,
                 on_progress,
+                min_grade=options.min_grade,
             )
             seconds[label] = time.perf_counter() - started
     started = time.perf_counter()
@@ -149,7 +157,7 @@ def judge_again(path: Path, settings: Settings) -> tuple[Comparison, int]:
     Raises: InputError for a metric that the file has no values of.
     """
     old = result_json.load(path)
-    recorded = Settings.model_validate(old.settings)
+    recorded = _recorded_settings(old, path)
     changed: dict[str, Any] = {
         name: getattr(settings, name)
         for name in ("gate", "on_inconclusive", "min_queries")
@@ -183,16 +191,17 @@ def judge_again(path: Path, settings: Settings) -> tuple[Comparison, int]:
     )
 
 
-def report_again(path: Path, settings: Settings, *, clock: Clock = now) -> Outcome:
+def report_again(path: Path, settings: Settings, *, clock: Clock = now) -> Finished:
     """Render every surface of a result file again. Raises: InputError."""
     comparison = result_json.load(path)
-    recorded = Settings.model_validate(comparison.settings)
-    return _publish(comparison, _places(settings, clock), recorded.on_inconclusive)
+    places = outputs.places(settings, clock())
+    outputs.publish(comparison, places)
+    return Finished(comparison=comparison, places=places, exit_code=0)
 
 
-def demo(language: str, settings: Settings, *, clock: Clock = now) -> Outcome:
+def demo(language: str, settings: Settings, *, clock: Clock = now) -> Finished:
     """Compare the two mock models on the demo collection in a language, without the store."""
-    places = _places(settings, clock)
+    places = outputs.places(settings, clock())
     mocks = {
         name: SystemSpec.parse(f"mock:{mock}")
         for name, mock in (("model_a", "char3"), ("model_b", "word"))
@@ -201,7 +210,9 @@ def demo(language: str, settings: Settings, *, clock: Clock = now) -> Outcome:
     evalset = evalsets.load(demo_folder(language))
     compared, _ = compare_evalset(evalset, settings, clock=clock)
     # Where the package lies on this machine is not part of the result.
-    return _publish(replace(compared, command=f"embed-ab demo --lang {language}"), places, "pass")
+    comparison = replace(compared, command=f"embed-ab demo --lang {language}")
+    outputs.publish(comparison, places)
+    return Finished(comparison=comparison, places=places, exit_code=0)
 
 
 def demo_folder(language: str) -> Path:
@@ -217,7 +228,7 @@ def export_demo(language: str, folder: Path) -> list[Path]:
         if target.exists():
             raise InputError(f"{target} exists already", hint="Choose another folder for --export.")
     for item, target in targets.items():
-        write_text(target, item.read_text("utf-8"))
+        outputs.write_text(target, item.read_text("utf-8"))
     return list(targets.values())
 
 
@@ -229,11 +240,10 @@ def exit_code(outcome: str, on_inconclusive: str) -> int:
 def command_line(settings: Settings) -> str:
     """Return the command that repeats a comparison, quoted for a shell."""
     words = ["embed-ab", "compare", settings.eval_path or "EVAL"]
-    short = {"model-a": "-a", "model-b": "-b", "k": "-k", "gate": "--fail-if-worse"}
     for key, value in settings.changed().items():
         if key == "eval-path":
             continue
-        flag = short.get(key, f"--{key}")
+        flag = flags_of(key)[0]
         if value is True:
             words.append(flag)
         elif key in (key_of("gate"), key_of("ignore")):
@@ -245,72 +255,34 @@ def command_line(settings: Settings) -> str:
     return shlex.join(words)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all. Raises: InputError."""
+def store_info(action: str, days: int) -> StoreInfo:
+    """Show, clear or prune what the cache folder holds: vectors, and reports without --out.
+
+    Raises: InputError, EmbedAbError for a damaged store.
+    """
+    if days < 0:
+        raise InputError(f"--days {days} is below 0", hint="Give a number of days.")
+    folder = cache_folder(os.environ)
+    if action == "clear":
+        clear_store(folder)  # also when it is too damaged to open
+    oldest = time.time() - days * 86_400
+    for report in outputs.report_folder().glob("*"):
+        if action == "clear" or (action == "prune" and report.stat().st_mtime < oldest):
+            shutil.rmtree(report)
+    with closing(VectorStore.open(folder)) as store:
+        if action == "prune":
+            store.prune(older_than_days=days)
+        return store.info()
+
+
+def _recorded_settings(comparison: Comparison, path: Path) -> Settings:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-            # mkstemp makes private files; a report is as readable as any other.
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(name, 0o666 & ~umask)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as error:
+        return Settings.model_validate(comparison.settings)
+    except (ValidationError, InputError) as error:
+        first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise InputError(
-            f"{path}: cannot be written: {error.strerror}", hint="Choose another place with --out."
+            f"{path}: settings: {first}", hint="Give the result.json that embed-ab wrote."
         ) from None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Places:
-    report: Path
-    json: Path
-    comment: Path
-
-
-def _places(settings: Settings, clock: Clock) -> _Places:
-    """Where the files go; made before the work, so that an unwritable place fails at once."""
-    if settings.out:
-        folder = Path(settings.out)
-    else:
-        name = re.sub(r"[^\w.-]+", "-", Path(settings.eval_path or "report").resolve().name)
-        stamp = clock().strftime("%Y%m%dT%H%M%S.%f")
-        folder = cache_folder(os.environ) / "reports" / f"{stamp}-{name}"
-    places = _Places(
-        report=Path(settings.report or folder / "report.html"),
-        json=Path(settings.json_file or folder / "result.json"),
-        comment=folder / "comment.md",
-    )
-    for path in (places.report, places.json, places.comment):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            is_writable = os.access(path.parent, os.W_OK) and not path.is_dir()
-        except OSError as error:
-            raise InputError(
-                f"{path.parent}: {error.strerror}", hint="Choose another place with --out."
-            ) from None
-        if not is_writable:
-            raise InputError(f"{path} cannot be written", hint="Choose another place with --out.")
-    return places
-
-
-def _publish(comparison: Comparison, places: _Places, on_inconclusive: str) -> Outcome:
-    write_text(places.json, result_json.dumps(comparison))
-    write_text(places.report, render.html(comparison))
-    write_text(places.comment, render.markdown(comparison))
-    return Outcome(
-        comparison=comparison,
-        report=places.report,
-        json=places.json,
-        comment=places.comment,
-        exit_code=exit_code(comparison.outcome, on_inconclusive),
-    )
 
 
 def _versions() -> dict[str, str]:

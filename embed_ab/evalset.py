@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,14 +39,11 @@ from embed_ab.records import (
 )
 
 __all__ = [
-    "Check",
     "Evalset",
-    "Lengths",
     "Metadata",
     "NoPositive",
     "Notice",
     "Qrels",
-    "check",
     "from_records",
     "load",
     "normalized_text",
@@ -86,7 +82,7 @@ class Evalset:
 
     document_texts: title and text joined with one space, stripped.
     is_empty: (n_documents,) documents without a visible character.
-    is_evaluated: (n_queries,) queries with a document of grade >= 1.
+    is_evaluated: (n_queries,) queries with a relevant document.
     digest: SHA-256 of ids, texts and grades; the order and format of the files do not matter.
     missing_documents: ids that the qrels name and the corpus lacks (dropped, as was asked).
     """
@@ -112,6 +108,7 @@ def load(
     split: str = "test",
     no_positive: NoPositive | None = None,
     allow_missing_docs: bool = False,
+    min_grade: int = 1,
 ) -> Evalset:
     """The evaluation set in a BEIR folder: corpus.jsonl, queries.jsonl and the qrels.
 
@@ -119,6 +116,7 @@ def load(
     no_positive: what to do when a query has no relevant document; None is "error" for a
         `qrels.tsv` and "exclude" for a split.
     allow_missing_docs: drop judgements of documents that the corpus lacks, with a notice.
+    min_grade: the lowest grade that counts as relevant.
     Raises: InputError, EvalsetError with the file and line of the first fault.
     """
     files = find_files(folder, split)
@@ -135,6 +133,7 @@ def load(
         is_split=files.is_split,
         no_positive=no_positive or ("exclude" if files.is_split else "error"),
         allow_missing_docs=allow_missing_docs,
+        min_grade=min_grade,
         notices=notices,
     )
 
@@ -147,6 +146,7 @@ def from_records(
     name: str = "records",
     no_positive: NoPositive = "error",
     allow_missing_docs: bool = False,
+    min_grade: int = 1,
 ) -> Evalset:
     """The evaluation set of three dictionaries, with the same rules as the files.
 
@@ -174,6 +174,7 @@ def from_records(
         is_split=False,
         no_positive=no_positive,
         allow_missing_docs=allow_missing_docs,
+        min_grade=min_grade,
         notices=notices,
     )
 
@@ -211,78 +212,6 @@ def save(evalset: Evalset, folder: Path) -> None:
         ) from error
     finally:
         shutil.rmtree(partial_folder, ignore_errors=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lengths:
-    """Text lengths in characters."""
-
-    minimum: int
-    median: float
-    p95: float
-    maximum: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """What an evaluation set holds; groups are tuples of ids, metadata counts are per field.
-
-    grades: grade to number of judgements. relevant_per_query: number of relevant documents to
-    number of queries, excluded ones under 0; the median is over the evaluated queries.
-    near_duplicates: documents that are the same in letters and digits only, exact ones included.
-    """
-
-    name: str
-    digest: str
-    n_documents: int
-    n_queries: int
-    n_evaluated: int
-    n_judgements: int
-    n_unjudged_documents: int
-    grades: dict[int, int]
-    relevant_per_query: dict[int, int]
-    median_relevant: float
-    duplicate_documents: tuple[tuple[str, ...], ...]
-    near_duplicates: tuple[tuple[str, ...], ...]
-    duplicate_queries: tuple[tuple[str, ...], ...]
-    missing_documents: tuple[str, ...]
-    empty_documents: tuple[str, ...]
-    document_lengths: Lengths
-    query_lengths: Lengths
-    document_metadata: dict[str, int]
-    query_metadata: dict[str, int]
-    notices: tuple[Notice, ...]
-
-
-def check(evalset: Evalset) -> Check:
-    """A summary of an evaluation set, without any model."""
-    qrels, texts = evalset.qrels, evalset.document_texts
-    rows = np.repeat(np.arange(len(evalset.query_ids)), np.diff(qrels.offsets))
-    n_relevant = np.bincount(rows[qrels.grades >= 1], minlength=len(evalset.query_ids))
-    return Check(
-        name=evalset.name,
-        digest=evalset.digest,
-        n_documents=len(evalset.document_ids),
-        n_queries=len(evalset.query_ids),
-        n_evaluated=int(evalset.is_evaluated.sum()),
-        n_judgements=len(qrels.grades),
-        n_unjudged_documents=len(evalset.document_ids) - len(np.unique(qrels.documents)),
-        grades=_histogram(qrels.grades),
-        relevant_per_query=_histogram(n_relevant),
-        median_relevant=float(np.median(n_relevant[evalset.is_evaluated])),
-        duplicate_documents=_groups(evalset.document_ids, texts),
-        near_duplicates=_groups(evalset.document_ids, map(normalized_text, texts)),
-        duplicate_queries=_groups(evalset.query_ids, evalset.query_texts),
-        missing_documents=evalset.missing_documents,
-        empty_documents=tuple(
-            evalset.document_ids[document] for document in np.flatnonzero(evalset.is_empty)
-        ),
-        document_lengths=_lengths(texts),
-        query_lengths=_lengths(evalset.query_texts),
-        document_metadata=_fields(evalset.document_metadata),
-        query_metadata=_fields(evalset.query_metadata),
-        notices=evalset.notices,
-    )
 
 
 def normalized_text(text: str) -> str:
@@ -344,6 +273,7 @@ def _assemble(
     is_split: bool,
     no_positive: NoPositive,
     allow_missing_docs: bool,
+    min_grade: int,
     notices: list[Notice],
 ) -> Evalset:
     judged = judge(rows, queries, documents, wrong)
@@ -356,14 +286,15 @@ def _assemble(
     queries = queries.only(kept)
     _require_texts(queries)
     query = np.searchsorted(kept, row_query)
-    n_positive = np.bincount(query[grade >= 1], minlength=len(kept))
-    _settle_no_positive(queries, n_positive > 0, no_positive, wrong, notices)
+    is_relevant = grade >= min_grade
+    is_evaluated = np.bincount(query[is_relevant], minlength=len(kept)) > 0
+    _settle_no_positive(queries, is_evaluated, no_positive, min_grade, wrong, notices)
     if n_negative := int((grade < 0).sum()):
         message = f"{n_negative:,} of {len(grade):,} judgements had a negative grade: "
         message += "judged, not relevant, gain 0"
         note(notices, "negative_grades", message)
     is_empty = np.fromiter(map(is_blank, documents.texts), np.bool_, len(documents.texts))
-    _note_documents(documents, is_empty, notices)
+    _note_documents(documents, is_empty, document[is_relevant], notices)
     offsets = np.zeros(len(kept) + 1, np.int64)
     np.cumsum(np.bincount(query, minlength=len(kept)), out=offsets[1:])
     qrels = Qrels(offsets=offsets, documents=document, grades=grade)
@@ -379,7 +310,7 @@ def _assemble(
         document_metadata=tuple(documents.metadata),
         notices=tuple(notices),
         is_empty=is_empty,
-        is_evaluated=n_positive > 0,
+        is_evaluated=is_evaluated,
         missing_documents=tuple(judged.missing),
     )
 
@@ -412,6 +343,7 @@ def _settle_no_positive(
     queries: Table,
     is_evaluated: NDArray[np.bool_],
     no_positive: NoPositive,
+    min_grade: int,
     wrong: Wrong,
     notices: list[Notice],
 ) -> None:
@@ -423,15 +355,22 @@ def _settle_no_positive(
     message = f"{len(excluded):,} of {len(queries.ids):,} queries had no relevant document"
     if no_positive == "error":
         raise wrong(
-            f"{message} (grade 1 or more): {first_ids(excluded)}",
+            f"{message} (grade {min_grade} or more): {first_ids(excluded)}",
             hint="Judge them, remove them, or leave them out with --no-positive exclude.",
         )
     note(notices, "excluded_queries", f"{message}, left out of the means", excluded)
 
 
-def _note_documents(documents: Table, is_empty: NDArray[np.bool_], notices: list[Notice]) -> None:
+def _note_documents(
+    documents: Table,
+    is_empty: NDArray[np.bool_],
+    relevant: NDArray[np.int32],
+    notices: list[Notice],
+) -> None:
     if empty := [documents.ids[position] for position in np.flatnonzero(is_empty)]:
         message = f"{len(empty):,} of {len(documents.ids):,} documents had no text, never retrieved"
+        if n_relevant := int(is_empty[np.unique(relevant)].sum()):
+            message += f" ({n_relevant:,} of them relevant to a query, which lowers its recall)"
         note(notices, "empty_documents", message, empty)
     huge = [
         identifier
@@ -457,30 +396,3 @@ def _qrels_lines_of(evalset: Evalset) -> Iterator[str]:
     for query, identifier in enumerate(evalset.query_ids):
         for document, grade in zip(*evalset.qrels.of(query), strict=True):
             yield f"{identifier}\t{evalset.document_ids[document]}\t{grade}"
-
-
-def _histogram(numbers: NDArray[np.integer[Any]]) -> dict[int, int]:
-    values, counts = np.unique(numbers, return_counts=True)
-    return dict(zip(values.tolist(), counts.tolist(), strict=True))
-
-
-def _groups(ids: Sequence[str], texts: Iterable[str]) -> tuple[tuple[str, ...], ...]:
-    groups: dict[str, list[str]] = {}
-    for identifier, text in zip(ids, texts, strict=True):
-        if not is_blank(text):
-            groups.setdefault(text, []).append(identifier)
-    return tuple(tuple(group) for group in groups.values() if len(group) > 1)
-
-
-def _lengths(texts: Sequence[str]) -> Lengths:
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    return Lengths(
-        minimum=int(lengths.min()),
-        median=float(np.median(lengths)),
-        p95=float(np.percentile(lengths, 95)),
-        maximum=int(lengths.max()),
-    )
-
-
-def _fields(metadata: Iterable[Metadata]) -> dict[str, int]:
-    return dict(sorted(Counter(field for fields in metadata for field in fields).items()))

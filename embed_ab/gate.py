@@ -7,12 +7,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from embed_ab import formats
 from embed_ab.errors import InputError
 from embed_ab.metrics import Metric
 from embed_ab.paired import PairedDifference, queries_needed
 
+LEVEL = 0.95
+"""Level of the intervals shown, and of all gates together."""
+
 Outcome = Literal["pass", "fail", "inconclusive"]
-Finding = Literal["worse", "not worse than the margin", "inconclusive"]
+GateFinding = Literal["worse", "not worse than the margin", "inconclusive"]
+Finding = Literal[
+    "better", "worse", "no difference shown", "not worse than the margin", "inconclusive"
+]
+
+_OUTCOMES: dict[GateFinding, Outcome] = {
+    "worse": "fail",
+    "not worse than the margin": "pass",
+    "inconclusive": "inconclusive",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +51,7 @@ class Gate:
                 f"gate '{text}': the margin '{margin_text.strip()}' is not a number from 0 to 1",
                 hint=hint,
             )
-        return cls(metric=Metric.parse(metric.strip(), default_k=default_k), margin=margin)
+        return cls(metric=Metric.parse(metric.strip(), default_k=default_k), margin=abs(margin))
 
     def __str__(self) -> str:
         return f"{self.metric}:{self.margin:g}"
@@ -52,7 +65,7 @@ class GateVerdict:
     metric: str
     margin: float
     outcome: Outcome
-    finding: Finding
+    finding: GateFinding
     reason: str
     difference: float
     low: float
@@ -62,54 +75,65 @@ class GateVerdict:
     queries_needed: int | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Conclusion:
+    """What all gates together say, or the primary metric's interval where there is no gate."""
+
+    outcome: Outcome
+    finding: Finding
+    sentence: str
+    metric: str
+    """The metric that the sentence is about."""
+
+
 def gate_level(n_gates: int) -> float:
     """Return the level of each gate's interval so that all gates together err in 5 % of cases.
 
     Source: Bonferroni, 1936.
     """
-    return 1 - 0.05 / max(n_gates, 1)
+    return 1 - (1 - LEVEL) / max(n_gates, 1)
 
 
 def judge(gate: Gate, difference: PairedDifference, *, min_queries: int) -> GateVerdict:
     """Judge B − A, whose interval has the gate's level, against the gate's margin."""
-    margin, n = gate.margin, difference.n_queries
-    needed = queries_needed(difference.sd, margin)
-    nothing_changed = difference.wins == 0 and difference.losses == 0
-    # n equal values are no proof: a change in a share p of all queries goes unseen in n queries
-    # with probability (1 - p)^n, so p up to 1 - (1 - level)^(1/n) cannot be excluded.
-    unseen = 1 - (1 - difference.level) ** (1 / n)
-    finding: Finding = "inconclusive"
+    margin, n = gate.margin, difference.n_units
+    needed = queries_needed(difference.sd, margin, difference.level)
+    low = difference.low
     why = ""
-    if n < min_queries:
-        why = f"{n} queries are fewer than the {min_queries} a verdict needs (--min-queries)"
-    elif nothing_changed:
-        if unseen <= margin:
+    if difference.losses == 0:
+        # Not to have seen a loss is no proof: in n queries a loss that comes in a share p of all
+        # goes unseen with probability (1 - p)^n, so p up to 1 - (1 - level)^(1/n) is possible.
+        unseen = 1 - (1 - difference.level) ** (1 / n)
+        low -= unseen
+        seen = "no query changed its value" if difference.wins == 0 else "B loses no query"
+        why = f"{seen}, but in {n} queries a loss of {formats.percent(unseen)} can go unseen"
+        tolerable = margin + difference.low
+        needed = (
+            math.ceil(math.log(1 - difference.level) / math.log1p(-tolerable))
+            if 0 < tolerable < 1
+            else None
+        )
+    finding: GateFinding = "inconclusive"
+    if n >= min_queries:
+        if difference.difference < -margin and difference.high < 0:
+            finding = "worse"
+        elif low > -margin or (low == -margin and difference.losses == 0):
             finding = "not worse than the margin"
-        else:
-            needed = (
-                math.ceil(math.log(1 - difference.level) / math.log1p(-margin)) if margin else None
-            )
-            why = (
-                f"no query changed its value, but in {n} queries a change in "
-                f"{unseen:.1%} of all queries can go unseen"
-            )
-    elif difference.difference < -margin and difference.high < 0:
-        finding = "worse"
-    elif difference.low > -margin:
-        finding = "not worse than the margin"
-    if finding == "inconclusive" and needed and needed > n:
-        why = f"{why}; " if why else ""
-        why += f"about {needed} queries would settle a margin of {margin:g}"
-    outcome: Outcome = {
-        "worse": "fail",
-        "not worse than the margin": "pass",
-        "inconclusive": "inconclusive",
-    }[finding]  # type: ignore[assignment]
-    level = f"{100 * difference.level:.4g}%"
-    reason = (
-        f"gate {gate.metric}: B-A = {difference.difference:+z.3f} "
-        f"({level} interval [{difference.low:+z.3f}, {difference.high:+z.3f}]), "
-        f"fails when worse than -{margin:g} with the whole interval below 0 -> {outcome.upper()}"
+    if finding != "inconclusive":
+        why = ""
+    else:
+        if n < min_queries:
+            why = f"{_units(difference)} are fewer than the {min_queries} a verdict needs"
+        elif not why:
+            why = f"the interval reaches below {-margin:g}" if margin else "the interval includes 0"
+        if needed is not None and needed > (n if difference.losses == 0 else difference.n_queries):
+            why += f"; about {needed} queries would settle a margin of {margin:g}"
+    outcome = _OUTCOMES[finding]
+    limit = f"-{margin:g}" if margin else "0"
+    reason = _ascii(
+        f"gate {gate.metric}: B-A = {formats.signed(difference.difference)} "
+        f"({_level(difference.level)} interval {formats.interval(difference.low, difference.high)})"
+        f", fails when worse than {limit} with the whole interval below 0 -> {outcome.upper()}"
     )
     return GateVerdict(
         gate=str(gate),
@@ -122,14 +146,77 @@ def judge(gate: Gate, difference: PairedDifference, *, min_queries: int) -> Gate
         low=difference.low,
         high=difference.high,
         level=difference.level,
-        n_queries=n,
+        n_queries=difference.n_queries,
         queries_needed=needed,
     )
 
 
-def overall(verdicts: Sequence[GateVerdict]) -> Outcome:
-    """Return fail if any gate fails, else inconclusive if any is, else pass."""
+def conclude(
+    primary: PairedDifference, verdicts: Sequence[GateVerdict], *, min_queries: int
+) -> Conclusion:
+    """Return fail if any gate fails, else inconclusive if any is, else pass; in plain words.
+
+    Without a gate the primary metric's interval decides between better, worse and neither.
+    """
     outcomes = {verdict.outcome for verdict in verdicts}
+    outcome: Outcome = "pass"
     if "fail" in outcomes:
-        return "fail"
-    return "inconclusive" if "inconclusive" in outcomes else "pass"
+        outcome = "fail"
+    elif "inconclusive" in outcomes:
+        outcome = "inconclusive"
+    deciding = next((verdict for verdict in verdicts if verdict.outcome == outcome), None)
+    shown = deciding or primary
+    numbers = (
+        f"{shown.metric} B − A = {formats.signed(shown.difference)}, {_level(shown.level)} "
+        f"interval {formats.interval(shown.low, shown.high)}, {shown.n_queries} queries"
+    )
+    finding: Finding
+    if deciding is not None:
+        finding = deciding.finding
+        needed = deciding.queries_needed
+        says = {
+            "worse": "B is worse than A, and the loss measured exceeds the margin of "
+            f"{deciding.margin:g}: {numbers}.",
+            "not worse than the margin": "B is not worse than A by more than the margin of "
+            f"{deciding.margin:g}: {numbers}.",
+            "inconclusive": "Inconclusive: this set cannot tell whether B is worse than A by more "
+            f"than {deciding.margin:g}: {numbers}"
+            + (
+                f"; it would take about {needed} queries."
+                if needed is not None and needed > deciding.n_queries
+                else "."
+            ),
+        }[deciding.finding]
+    elif primary.n_units < min_queries:
+        finding = "no difference shown"
+        says = (
+            f"No difference shown: {numbers}; {_units(primary)} are fewer than the {min_queries} "
+            "a verdict needs."
+        )
+    elif primary.low > 0:
+        finding, says = "better", f"B is better than A: {numbers}."
+    elif primary.high < 0:
+        finding, says = "worse", f"B is worse than A: {numbers}."
+    else:
+        finding = "no difference shown"
+        says = f"No difference shown: {numbers}" + (
+            f"; this set can detect a difference of about {primary.detectable:.3f}."
+            if primary.detectable is not None
+            else "."
+        )
+    return Conclusion(outcome=outcome, finding=finding, sentence=says, metric=shown.metric)
+
+
+def _units(difference: PairedDifference) -> str:
+    if difference.n_units == difference.n_queries:
+        return f"{difference.n_queries} queries"
+    return f"{difference.n_units} groups of queries"
+
+
+def _level(level: float) -> str:
+    return f"{100 * level:.4g}%"
+
+
+def _ascii(text: str) -> str:
+    # The gate line is for logs and for grep.
+    return text.replace(formats.MINUS, "-")

@@ -64,6 +64,8 @@ class PairedDifference:
     losses: int
     ties: int
     n_queries: int
+    n_units: int
+    """Clusters, or queries where they are resampled one by one: what there is to go by."""
     sd: float
     detectable: float | None
 
@@ -124,6 +126,7 @@ def paired_differences(
                 losses=int(np.count_nonzero(differences < 0)),
                 ties=int(np.count_nonzero(differences == 0)),
                 n_queries=differences.size,
+                n_units=len(sample.sizes),
                 sd=error * math.sqrt(differences.size),
                 detectable=_detectable_in_errors() * error if error > 0 else None,
             )
@@ -147,15 +150,15 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     return tuple(adjusted)
 
 
-def queries_needed(sd: float, margin: float) -> int | None:
+def queries_needed(sd: float, margin: float, level: float = 0.95) -> int | None:
     """Return how many queries would show "not worse than the margin" in 80 % of cases.
 
-    That is, when the true difference is 0 and the two-sided interval has a level of 95 %. None
-    where the differences do not vary or the margin is 0.
+    That is, when the true difference is 0 and the two-sided interval has that level. None where
+    the differences do not vary or the margin is 0.
     """
     if sd <= 0 or margin <= 0:
         return None
-    needed = (_detectable_in_errors() * (sd / margin)) ** 2 if sd / margin < 1e9 else math.inf
+    needed = (_detectable_in_errors(level) * (sd / margin)) ** 2 if sd / margin < 1e9 else math.inf
     return math.ceil(needed) if math.isfinite(needed) else None
 
 
@@ -175,5 +178,5 @@ def _common_queries(a: Values, b: Values) -> NDArray[np.bool_]:
     return ~(np.isnan(a) | np.isnan(b))
 
 
-def _detectable_in_errors() -> float:
-    return _NORMAL.inv_cdf(0.975) + _NORMAL.inv_cdf(_POWER)
+def _detectable_in_errors(level: float = 0.95) -> float:
+    return _NORMAL.inv_cdf(0.5 + level / 2) + _NORMAL.inv_cdf(_POWER)

@@ -14,8 +14,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from embed_ab import formats
-from embed_ab.comparison import Comparison, Hit, QueryRow
 from embed_ab.paired import TOLERANCE
+from embed_ab.result import Comparison, Hit, QueryRow
 
 MOCK_NOTICE = "mock vectors: for practice, says nothing about a real model"
 MAX_ROWS = 1_000
@@ -85,7 +85,7 @@ _NUMBERS: dict[str, Callable[..., str]] = {
 def context_of(comparison: Comparison) -> dict[str, Any]:
     """Return what the templates read beside the comparison itself."""
     rows = {row.query: row for row in comparison.queries}
-    min_grade = comparison.settings.get("min-grade", 1)
+    min_grade = comparison.min_grade
 
     def difference(row: QueryRow) -> float | None:
         a, b = row.a[comparison.primary], row.b[comparison.primary]

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from embed_ab.comparison import SCHEMA_VERSION, Comparison
 from embed_ab.errors import InputError
+from embed_ab.result import SCHEMA_VERSION, Comparison
 
 
 @cache

@@ -29,6 +29,19 @@ class Run:
     scores: NDArray[np.float64]
 
 
+def check_ids(query_ids: Sequence[str], document_ids: Sequence[str]) -> None:
+    """Raise InputError for an id that a TREC file cannot hold."""
+    for what, ids in (("query", query_ids), ("document", document_ids)):
+        for each in ids:
+            if each.split() != [each]:
+                raise InputError(
+                    f"{what} id {each!r} cannot be written to a run file: it is empty or has "
+                    "white space",
+                    hint="A TREC run file separates its columns by blanks: rename the id, "
+                    "or do without run files.",
+                )
+
+
 def write_trec(run: Run, query_ids: Sequence[str], document_ids: Sequence[str], path: Path) -> None:
     """Write a TREC run file; gzip by the suffix `.gz`, the same bytes for the same run.
 
@@ -38,15 +51,7 @@ def write_trec(run: Run, query_ids: Sequence[str], document_ids: Sequence[str], 
 
     Raises: InputError for an id with white space, or a place that cannot be written.
     """
-    for what, ids in (("query", query_ids), ("document", document_ids)):
-        for each in ids:
-            if each.split() != [each]:
-                raise InputError(
-                    f"{what} id {each!r} cannot be written to the run file {path}: "
-                    "it is empty or has white space",
-                    hint="A TREC run file separates its columns by blanks: rename the id, "
-                    "or do without run files.",
-                )
+    check_ids(query_ids, document_ids)
     tag = "_".join(run.name.split()) or "run"
     lines = []
     for query, ranked, scores in zip(

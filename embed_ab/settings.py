@@ -28,7 +28,7 @@ from embed_ab.comparison import Options
 from embed_ab.errors import InputError
 from embed_ab.gate import Gate
 from embed_ab.metrics import Metric
-from embed_ab.systems import Side, SystemSpec
+from embed_ab.systems import PROVIDERS, Side, SystemSpec
 
 CONFIG_NAME = ".embed-ab.yml"
 MAX_CONFIG_BYTES = 1_000_000
@@ -45,6 +45,14 @@ def _spec(value: Any) -> Any:
     return SystemSpec.parse(value) if isinstance(value, str | Mapping) else value
 
 
+def _number(value: Any) -> Any:
+    # YAML reads yes and on as true, and true would pass for 1.
+    if isinstance(value, bool):
+        raise ValueError("Input should be a number")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_number)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Spec = Annotated[
     SystemSpec,
@@ -53,7 +61,7 @@ Spec = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "string", "pattern": "^(st|bm25|mock):"},
+                {"type": "string", "pattern": f"^({'|'.join(PROVIDERS)}):"},
                 {
                     "type": "object",
                     "properties": {"provider": {"type": "string"}, "name": {"type": "string"}},
@@ -133,7 +141,7 @@ class Settings(BaseModel):
     offline: bool = _setting(False, "Never ask the model hub.", group="Models")
     cache: bool = _setting(True, "Keep vectors for the next run.", group="Models")
 
-    k: int = _setting(10, "Rank cutoff of metrics and overlap.", group="Metrics", ge=1, le=1000)
+    k: Whole = _setting(10, "Rank cutoff of metrics and overlap.", group="Metrics", ge=1, le=1000)
     metrics: Names = _setting(
         ("ndcg", "recall", "mrr", "hit"),
         "Metrics to show, such as ndcg@10,recall@100; without @K the cutoff is k.",
@@ -145,17 +153,17 @@ class Settings(BaseModel):
         "Gain of nDCG: 2^grade − 1, or the grade as trec_eval has it.",
         group="Metrics",
     )
-    min_grade: int = _setting(
+    min_grade: Whole = _setting(
         1, "Lowest grade that counts as relevant.", group="Metrics", ge=1, le=30
     )
 
     interval: Literal["expanded", "percentile", "bca"] = _setting(
         "expanded", "Kind of bootstrap interval.", group="Statistics"
     )
-    resamples: int = _setting(
+    resamples: Whole = _setting(
         10_000, "Bootstrap resamples and sign flips.", group="Statistics", ge=100, le=1_000_000
     )
-    seed: int = _setting(0, "Seed of every random draw.", group="Statistics", ge=0, lt=2**32)
+    seed: Whole = _setting(0, "Seed of every random draw.", group="Statistics", ge=0, lt=2**32)
     cluster_by: str = _setting(
         "none",
         "Resample groups: gold (same best relevant document) or a field of queries.jsonl.",
@@ -172,7 +180,7 @@ class Settings(BaseModel):
     on_inconclusive: Literal["pass", "fail"] = _setting(
         "pass", "Exit code of an inconclusive gate: 0 or 1.", group="Gate"
     )
-    min_queries: int = _setting(
+    min_queries: Whole = _setting(
         10,
         "With fewer evaluated queries there is no verdict: a gate is inconclusive.",
         group="Gate",
@@ -180,7 +188,7 @@ class Settings(BaseModel):
     )
 
     ignore: Names = _setting((), "Codes of cautions to hide. Repeatable.", group="Output")
-    worst_queries: int = _setting(
+    worst_queries: Whole = _setting(
         10, "How many of the worst and best queries show their documents.", group="Output", ge=0
     )
     out: str = _setting(
@@ -224,7 +232,7 @@ class Settings(BaseModel):
             ignore=frozenset(self.ignore),
         )
 
-    def side(self, label: Literal["A", "B"]) -> Side:
+    def side(self, label: str) -> Side:
         """Return what the settings say about one side."""
         a = label == "A"
         return Side(
@@ -235,13 +243,15 @@ class Settings(BaseModel):
             offline=self.offline,
         )
 
+    def check_sides(self) -> None:
+        """Raise InputError for a prompt or permission that has no meaning for its system."""
+        for label, spec in (("A", self.model_a), ("B", self.model_b)):
+            if spec is not None:
+                self.side(label).refuse_for(spec, label)
+
     def changed(self) -> dict[str, Any]:
         """Return the settings that differ from their defaults, without those about output."""
-        output = {
-            name
-            for name, field in Settings.model_fields.items()
-            if extra(field)["group"] == "Output"
-        } - {"ignore", "worst_queries"}
+        output = {name for name in Settings.model_fields if writes_files(name)}
         return self.model_dump(
             mode="json", by_alias=True, exclude_defaults=True, exclude=output | {"cache", "offline"}
         )
@@ -253,9 +263,24 @@ def extra(field: Any) -> Mapping[str, Any]:
     return found
 
 
+def writes_files(name: str) -> bool:
+    """Return whether a field is about what the command line prints and writes."""
+    field = Settings.model_fields.get(name)
+    return field is not None and extra(field)["group"] == "Output" and name not in _OF_THE_RESULT
+
+
 def key_of(name: str) -> str:
     """Return the spelling of a field in flags and in the config file."""
     return Settings.model_fields[name].alias or name
+
+
+def flags_of(key: str) -> list[str]:
+    """Return every spelling of a setting on the command line, the one to show first."""
+    return ["EVAL"] if key == "eval-path" else [*_OTHER_FLAGS.get(key, []), f"--{key}"]
+
+
+_OF_THE_RESULT = {"ignore", "worst_queries"}  # the group is about output, these change it
+_OTHER_FLAGS = {"model-a": ["-a"], "model-b": ["-b"], "k": ["-k"], "gate": ["--fail-if-worse"]}
 
 
 def resolve(flags: Mapping[str, Any], *, config: Path | None) -> Settings:
@@ -278,6 +303,11 @@ def resolve(flags: Mapping[str, Any], *, config: Path | None) -> Settings:
         place = f"--{key}" if key in given else f"{config}: {key}"
         value = given.get(key, from_file.get(key))
         reason = first["msg"].removeprefix("Value error, ")
+        if key not in from_file and key not in allowed_keys():
+            raise InputError(
+                f"there is no setting '{key}'" + _did_you_mean(key, allowed_keys()),
+                hint="`embed-ab schema` prints every setting.",
+            ) from None
         raise InputError(f"{place}: {reason}, not {value!r}", hint=_help(key)) from None
 
 
@@ -307,7 +337,7 @@ def read_config(path: Path) -> dict[str, Any]:
     allowed = file_keys()
     for key in loaded:
         if key not in allowed:
-            if any(key == key_of(name) for name in Settings.model_fields):
+            if key in allowed_keys():
                 raise InputError(
                     f"{path}: {key} is not read from a file, because whoever can change the file "
                     "could then run code",
@@ -318,6 +348,11 @@ def read_config(path: Path) -> dict[str, Any]:
                 hint="`embed-ab schema` prints every setting.",
             )
     return {key: value for key, value in loaded.items() if value is not None}
+
+
+def allowed_keys() -> list[str]:
+    """Return the keys of all settings."""
+    return [key_of(name) for name in Settings.model_fields]
 
 
 def file_keys() -> list[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,9 @@ from embed_ab import bm25, search
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import Origin, System, Truncation
+from embed_ab.providers import mock
 from embed_ab.providers.base import Embedder, ModelFacts
 from embed_ab.providers.cache import VectorStore, embed_cached, known_facts
-from embed_ab.providers.mock import MockEmbedder
 from embed_ab.providers.prompts import missing_prompt
 from embed_ab.providers.sentence_transformer import SentenceTransformerEmbedder
 from embed_ab.runs import Run
@@ -35,6 +35,21 @@ class Side:
     trust_remote_code: bool = False
     allow_pickle: bool = False
     offline: bool = False
+
+    def refuse_for(self, spec: SystemSpec, label: str) -> None:
+        """Raise InputError where something was said that has no meaning for the system."""
+        flags = {
+            "query-prompt": self.query_prompt is not None,
+            "doc-prompt": self.document_prompt is not None,
+            "trust-remote-code": self.trust_remote_code,
+            "allow-pickle": self.allow_pickle,
+        }
+        for flag, is_given in flags.items():
+            if is_given and not PROVIDERS[spec.provider].is_model:
+                raise InputError(
+                    f"--{label.lower()}-{flag} has no meaning for {spec}",
+                    hint=f"Leave it out, or compare a model: {_EXAMPLES}.",
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +91,11 @@ class SystemSpec:
         return cls(provider=provider.strip(), name=name, options=options)._checked()
 
     def _checked(self) -> SystemSpec:
-        known = _OPTIONS.get(self.provider)
-        if known is None:
+        provider = PROVIDERS.get(self.provider)
+        if provider is None:
             raise InputError(
                 f"unknown provider '{self.provider}' in '{self}'",
-                hint=f"Providers: {', '.join(_OPTIONS)}. For example {_EXAMPLES}.",
+                hint=f"Providers: {', '.join(PROVIDERS)}. For example {_EXAMPLES}.",
             )
         if (
             not self.name
@@ -91,17 +106,16 @@ class SystemSpec:
                 f"'{self}': the name '{self.name}' is empty or holds a comma",
                 hint=f"For example {_EXAMPLES}.",
             )
-        names = _NAMES.get(self.provider)
-        if names and self.name not in names:
+        if provider.names and self.name not in provider.names:
             raise InputError(
                 f"unknown name '{self.name}' in '{self}'",
-                hint=f"{self.provider}: knows {', '.join(names)}.",
+                hint=f"{self.provider}: knows {', '.join(provider.names)}.",
             )
         for key, item in self.options.items():
-            if key not in known:
+            if key not in provider.options:
                 raise InputError(
                     f"unknown option '{key}' in '{self}'",
-                    hint=f"{self.provider}: takes {', '.join(known) or 'no options'}.",
+                    hint=f"{self.provider}: takes {', '.join(provider.options) or 'no options'}.",
                 )
             if key in _WHOLE_NUMBERS and not (item.isascii() and item.isdigit() and int(item) > 0):
                 raise InputError(
@@ -125,15 +139,6 @@ class SystemSpec:
 
 _EXAMPLES = "st:BAAI/bge-small-en-v1.5, bm25:auto or mock:char3"
 _WHOLE_NUMBERS = frozenset({"dim", "max_length", "batch_size"})
-_OPTIONS: dict[str, tuple[str, ...]] = {
-    "st": ("revision", "max_length", "dim", "device", "dtype", "batch_size"),
-    "bm25": (),
-    "mock": ("dim",),
-}
-_NAMES: dict[str, tuple[str, ...]] = {
-    "bm25": ("word", "char2", "auto"),
-    "mock": ("char3", "word"),
-}
 
 
 def _plain(key: object, value: object) -> str:
@@ -146,7 +151,7 @@ def _plain(key: object, value: object) -> str:
 
 
 def _mock(spec: SystemSpec, side: Side) -> Embedder:
-    return MockEmbedder(spec.name)
+    return mock.MockEmbedder(spec.name)
 
 
 def _sentence_transformer(spec: SystemSpec, side: Side) -> Embedder:
@@ -166,9 +171,28 @@ def _sentence_transformer(spec: SystemSpec, side: Side) -> Embedder:
     )
 
 
-EMBEDDERS: dict[str, Callable[[SystemSpec, Side], Embedder]] = {
-    "mock": _mock,
-    "st": _sentence_transformer,
+@dataclass(frozen=True, kw_only=True)
+class Provider:
+    """What a provider takes, and how to make its embedder; BM25 has none.
+
+    `names` are all there are, () for any name; `is_model` says whether prompts and permissions have
+    a meaning.
+    """
+
+    options: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    embedder: Callable[[SystemSpec, Side], Embedder] | None = None
+    is_model: bool = False
+
+
+PROVIDERS: dict[str, Provider] = {
+    "st": Provider(
+        options=("revision", "max_length", "dim", "device", "dtype", "batch_size"),
+        embedder=_sentence_transformer,
+        is_model=True,
+    ),
+    "bm25": Provider(names=get_args(bm25.Tokens)),
+    "mock": Provider(options=("dim",), names=mock.NAMES, embedder=_mock),
 }
 
 
@@ -188,13 +212,16 @@ def retrieve(
     depth: int,
     store: VectorStore,
     on_progress: OnProgress,
+    *,
+    min_grade: int = 1,
 ) -> Retrieved:
     """Rank the documents of the set for every query, `depth` deep.
 
     Raises: InputError, ProviderError.
     """
+    provider = PROVIDERS[spec.provider]
     depth = min(depth, len(evalset.document_ids))
-    if spec.provider == "bm25":
+    if provider.embedder is None:
         run = bm25.search(
             evalset.document_texts,
             evalset.query_texts,
@@ -205,7 +232,7 @@ def retrieve(
         )
         return Retrieved(system=System(run=run, origin=Origin(system=str(spec))))
 
-    embedder = EMBEDDERS[spec.provider](spec, side)
+    embedder = provider.embedder(spec, side)
     present = np.flatnonzero(~evalset.is_empty)
     documents = embed_cached(
         embedder,
@@ -233,7 +260,7 @@ def retrieve(
         scores=scores,
     )
     facts = known_facts(embedder, store)
-    truncation = _truncation(evalset, present, documents.n_tokens, facts.max_length)
+    truncation = _truncation(evalset, present, documents.n_tokens, facts.max_length, min_grade)
     return Retrieved(
         system=System(run=run, origin=_origin(spec, facts, truncation)),
         n_embedded=documents.n_embedded + queries.n_embedded,
@@ -242,7 +269,7 @@ def retrieve(
 
 
 def _origin(spec: SystemSpec, facts: ModelFacts, truncation: Truncation | None) -> Origin:
-    is_model = spec.provider != "mock"
+    is_model = PROVIDERS[spec.provider].is_model
     return Origin(
         system=str(spec),
         is_mock=not is_model,
@@ -272,12 +299,13 @@ def _truncation(
     present: NDArray[np.intp],
     lengths: NDArray[np.int64] | None,
     limit: int | None,
+    min_grade: int,
 ) -> Truncation | None:
     if limit is None or lengths is None or not lengths.size:
         return None
     cut = present[lengths > limit]
     qrels = evalset.qrels
-    relevant = np.intersect1d(cut, qrels.documents[qrels.grades >= 1])
+    relevant = np.intersect1d(cut, qrels.documents[qrels.grades >= min_grade])
     return Truncation(
         max_length=limit,
         n_documents=present.size,

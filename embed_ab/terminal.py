@@ -10,10 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from embed_ab import formats
-from embed_ab.comparison import Comparison, SystemRecord
-from embed_ab.evalset import Check, Lengths
+from embed_ab.check import Check, Lengths
+from embed_ab.outputs import Places
 from embed_ab.providers.cache import StoreInfo
 from embed_ab.render import MOCK_NOTICE, context_of
+from embed_ab.result import Comparison, SystemRecord
 
 _STYLES = {
     "better": "green",
@@ -90,6 +91,13 @@ def comparison(compared: Comparison, console: Console, *, quiet: bool = False) -
         _line(console, f"ignored warnings: {', '.join(compared.ignored)}")
 
 
+def places(files: Places, console: Console) -> None:
+    """Print where the results are."""
+    for name in ("report", "json", "comment"):
+        # A path broken over two lines cannot be copied.
+        console.print(_safe(console, f"{name}: {getattr(files, name)}"), soft_wrap=True)
+
+
 def check(found: Check, console: Console) -> None:
     """Print what an evaluation set holds."""
 
@@ -145,8 +153,7 @@ def cache_info(info: StoreInfo, console: Console) -> None:
     """Print what the store of vectors holds."""
     _line(
         console,
-        f"{info.path}: {info.n_vectors:,} vectors of {info.n_models:,} models, "
-        f"{info.n_bytes / 1_000_000:,.1f} MB",
+        f"{info.path}: {info.n_vectors:,} vectors, {info.n_bytes / 1_000_000:,.1f} MB",
     )
 
 

@@ -68,7 +68,6 @@ class StoreInfo:
 
     path: Path
     n_vectors: int
-    n_models: int
     n_bytes: int
 
 
@@ -184,9 +183,8 @@ class VectorStore:
         path = self._path or Path(":memory:")
         with self._guarded():
             n_vectors = self._connection.execute("SELECT count(*) FROM vectors").fetchone()[0]
-            n_models = self._connection.execute("SELECT count(*) FROM facts").fetchone()[0]
         n_bytes = sum(file.stat().st_size for file in _files(path) if file.exists())
-        return StoreInfo(path=path, n_vectors=n_vectors, n_models=n_models, n_bytes=n_bytes)
+        return StoreInfo(path=path, n_vectors=n_vectors, n_bytes=n_bytes)
 
     def clear(self) -> int:
         """Delete everything; return how many vectors that was."""

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 from embed_ab.cautions import CODES
-from embed_ab.cli import flags_of
-from embed_ab.settings import Settings, extra, key_of
+from embed_ab.settings import Settings, extra, flags_of, key_of
 
 ROOT = Path(__file__).parents[2]
 READMES = (ROOT / "README.md", ROOT / "README.ko.md")

@@ -15,20 +15,21 @@ LAYERS: list[set[str]] = [
     {"evalset"},
     {"runs", "providers.prompts", "providers.mock"},
     {"metrics", "overlap", "bm25", "origin", "providers.cache", "providers.sentence_transformer"},
-    {"paired"},
+    {"paired", "check"},
     {"gate", "cautions"},
-    {"comparison"},
+    {"result"},
+    {"comparison", "result_json", "render"},
     {"systems"},
-    {"settings", "result_json", "render"},
-    {"terminal"},
-    {"commands"},
+    {"settings"},
+    {"outputs"},
+    {"terminal", "commands"},
     {"cli"},
     {"__main__", "__init__"},
 ]
 
 ALLOWED_UPWARDS = {
     # A comparison shows itself in a notebook; the import waits until it is asked to.
-    ("comparison", "render"),
+    ("result", "render"),
     ("comparison", "__init__"),  # the version
     ("cli", "__init__"),
 }

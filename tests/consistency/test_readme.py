@@ -9,7 +9,7 @@ from tables import READMES, with_tables
 
 from embed_ab.cli import main
 
-PLACES = ("report ", "json ", "comment ")
+PLACES = ("report: ", "json: ", "comment: ")
 
 
 @pytest.mark.parametrize("path", READMES, ids=lambda path: path.name)

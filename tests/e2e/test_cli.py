@@ -127,8 +127,9 @@ def test_run_files_hold_each_system(demo: Path, tmp_path: Path) -> None:
         "a.trec",
         "b.trec",
         "bm25.trec",
+        "qrels.trec",
     }
-    assert len(lines) == 40 * 5
+    assert len(lines) == 40 * 40  # 100 deep, and there are 40 documents
     assert lines[0].split()[1] == "Q0"
 
 
@@ -215,12 +216,86 @@ def test_check_prints_what_a_set_holds(demo: Path, capsys: pytest.CaptureFixture
     assert "documents" in out
 
 
-def test_cache_info_clear_and_prune(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def piped(words: list[str], tmp_path: Path) -> int:
+    """The exit code of a command whose reader leaves at once."""
+    script = tmp_path / "piped.sh"
+    script.write_text('"$@" | true\nexit "${PIPESTATUS[0]}"\n', "utf-8")
+    command = ["bash", str(script), sys.executable, "-m", "embed_ab", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return done.returncode
+
+
+def test_a_reader_that_leaves_changes_no_exit_code(demo: Path, tmp_path: Path) -> None:
+    words = ["compare", str(demo), "-a", "bm25:auto", "-b", "mock:word"]
+
+    assert piped(words, tmp_path) == 0
+    assert piped([*words, "--fail-if-worse", "hit@1:0.01"], tmp_path) == 1
+    assert piped(["check", str(demo)], tmp_path) == 0
+
+
+def test_an_id_with_a_blank_is_found_before_the_work(
+    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = demo / "corpus.jsonl"
+    corpus.write_text(corpus.read_text("utf-8") + '{"_id": "a b", "text": "x"}\n', "utf-8")
+
+    assert compare(demo, "--runs", str(tmp_path / "runs")) == 2
+    assert "'a b' cannot be written to a run file" in capsys.readouterr().err
+    assert compare(demo) == 0
+
+
+def test_check_reads_the_config_file(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".embed-ab.yml").write_text("eval-path: demo\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["check"]) == 0
+
+
+def test_a_result_with_settings_of_another_version_is_exit_2(
+    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "result.json"
+    compare(demo, "--json", str(path))
+    changed = json.loads(path.read_text("utf-8"))
+    changed["settings"]["colour"] = "red"
+    path.write_text(json.dumps(changed), "utf-8")
+
+    assert main(["gate", str(path), "--fail-if-worse", "ndcg@10:0.1"]) == 2
+    assert "settings: " in capsys.readouterr().err
+
+
+def test_a_prompt_for_a_system_without_prompts_is_exit_2(demo: Path) -> None:
+    assert compare(demo, "--a-query-prompt", "query: ") == 2
+
+
+def test_a_result_is_judged_again_by_other_gates(demo: Path, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    words = ["compare", str(demo), "-a", "bm25:auto", "-b", "mock:word"]
+    assert main([*words, "--json", str(path)]) == 0
+
+    assert main(["gate", str(path), "--fail-if-worse", "ndcg@10:0.01"]) == 1
+    assert main(["gate", str(path), "--fail-if-worse", "ndcg@10:0.9"]) == 0
+    unclear = ["gate", str(path), "--fail-if-worse", "ndcg@10:0.01", "--min-queries", "1000"]
+    assert main(unclear) == 0
+    assert main([*unclear, "--on-inconclusive", "fail"]) == 1
+
+
+def test_cache_info_clear_and_prune(
+    demo: Path, cache_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     compare(demo)
 
-    for action in ("info", "prune", "clear"):
+    assert len(list((cache_dir / "reports").iterdir())) == 1
+    for action in ("info", "prune"):
         assert main(["cache", action]) == 0
-    assert "vectors" in capsys.readouterr().out
+        assert " 160 vectors" in capsys.readouterr().out.splitlines()[-1]
+    assert main(["cache", "clear"]) == 0
+    assert " 0 vectors" in capsys.readouterr().out
+    assert list((cache_dir / "reports").iterdir()) == []
+    assert main(["cache", "prune", "--days", "-1"]) == 2
 
 
 def test_schema_describes_the_config_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from embed_ab import commands, render, result_json, terminal
-from embed_ab.comparison import Comparison
+from embed_ab.result import Comparison
 from embed_ab.settings import Settings
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "demo"

@@ -29,5 +29,10 @@ def test_compare_takes_a_set_in_memory() -> None:
 
 
 def test_an_unknown_setting_is_an_input_error() -> None:
-    with pytest.raises(InputError, match="colour"):
+    with pytest.raises(InputError, match="there is no setting 'colour'"):
         embed_ab.compare(demo_folder("en"), "bm25:auto", "mock:word", colour="red")
+
+
+def test_a_setting_about_files_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="out is for the command line"):
+        embed_ab.compare(demo_folder("en"), "bm25:auto", "mock:word", out="x")

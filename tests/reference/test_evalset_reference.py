@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from embed_ab.evalset import check, load
+from embed_ab.check import check
+from embed_ab.evalset import load
 
 pytestmark = pytest.mark.reference
 

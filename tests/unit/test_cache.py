@@ -194,7 +194,7 @@ def test_info_counts_vectors_models_and_bytes(store: VectorStore, tmp_path: Path
     store.save_facts("m", {}, ModelFacts(dimension=2, details={}))
     info = store.info()
 
-    assert (info.path, info.n_vectors, info.n_models) == (tmp_path / FILE_NAME, 2, 1)
+    assert (info.path, info.n_vectors) == (tmp_path / FILE_NAME, 2)
     assert info.n_bytes == sum(file.stat().st_size for file in tmp_path.iterdir())
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from embed_ab.cautions import CODES
-from embed_ab.comparison import Comparison, compare_runs
+from embed_ab.comparison import compare_runs
 from embed_ab.evalset import Evalset, from_records
 from embed_ab.origin import Origin, System, Truncation
+from embed_ab.result import Comparison
 from embed_ab.runs import Run
 from embed_ab.settings import resolve
 
@@ -135,6 +136,15 @@ def test_shared_relevant_documents_and_that_clusters_silence_it() -> None:
     assert "shared_relevant_documents" not in codes(evalset=shared, **{"cluster-by": "gold"})
 
 
+def test_clusters_that_part_shared_documents_do_not_silence_it() -> None:
+    shared = sound_set(
+        queries={f"q{i:03}": {"text": f"what of the {i}th", "style": i % 2} for i in range(N)},
+        qrels={f"q{i:03}": {f"d{i // 2:03}": 1} for i in range(N)},
+    )
+
+    assert "shared_relevant_documents" in codes(evalset=shared, **{"cluster-by": "style"})
+
+
 def test_duplicate_documents_counts_hits_on_twins() -> None:
     """d060, A's first for every query it misses, repeats the relevant document of q039."""
     documents = {f"d{i:03}": f"document about {WORDS[i]}" for i in range(100)}
@@ -155,7 +165,11 @@ def test_empty_documents_are_not_duplicates() -> None:
 
 
 def test_unjudged_gap_names_the_loser_and_the_judged_only_difference() -> None:
-    """A's ten documents are judged (not relevant), B's are not."""
+    """A's documents are judged, B's are not but for its 19 hits at rank 1, A's 20 are hits too.
+
+    Without the unjudged ones B's lists hold the relevant document alone, or nothing: 19 / 40, and
+    A's 20 / 40, which is also what they are with them.
+    """
     qrels = {f"q{i:03}": {f"d{i:03}": 1} | {f"d{j:03}": 0 for j in range(60, 71)} for i in range(N)}
     other = replace(
         B.run, documents=np.where(B.run.documents >= 60, B.run.documents + 20, B.run.documents)
@@ -164,8 +178,13 @@ def test_unjudged_gap_names_the_loser_and_the_judged_only_difference() -> None:
 
     text = message("unjudged_gap", A, replace(B, run=fewer), sound_set(qrels=qrels))
 
-    assert "B's lower values may be missing labels" in text
-    assert "On judged documents alone B − A of ndcg@10 is" in text
+    assert "0.0% of A's and 100.0% of B's were never judged; some of B's may be relevant" in text
+    assert "B − A of ndcg@10 is −0.025 instead of −0.025" in text
+
+
+def test_no_unjudged_gap_where_only_relevant_documents_were_judged() -> None:
+    """Then a better system always returns more judged documents, and it means nothing."""
+    assert "unjudged_gap" not in codes(system(38), system(4))
 
 
 def test_no_unjudged_gap_when_the_less_judged_system_wins() -> None:
@@ -204,7 +223,7 @@ def test_missing_prompt() -> None:
 
 
 def test_unpinned_model() -> None:
-    assert "today it is abc123" in message(
+    assert "are those of abc123" in message(
         "unpinned_model", system(20, is_pinned=False, revision="abc123")
     )
 
@@ -218,7 +237,18 @@ def test_near_random_model() -> None:
 def test_a_constant_model_is_near_random_even_when_it_hits() -> None:
     constant = replace(B, run=replace(B.run, scores=np.full((N, 11), 1.0)))
 
-    assert "gives every document the same score" in message("near_random_model", A, constant)
+    assert "almost one score, within 0" in message("near_random_model", A, constant)
+
+
+def test_a_model_whose_cosines_are_all_above_099_is_near_random() -> None:
+    narrow = replace(B.run, scores=0.991 + B.run.scores / 1000)
+
+    shown = message(
+        "near_random_model", A, System(run=narrow, origin=Origin(system="x", dimension=2))
+    )
+
+    assert "almost one score, within 0.00036." in shown
+    assert "near_random_model" not in codes(A, System(run=narrow, origin=Origin(system="x")))
 
 
 def test_bm25_zero_hits() -> None:

@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embed_ab import result_json
-from embed_ab.comparison import Comparison, compare_runs, extreme_queries
+from embed_ab.comparison import compare_runs, extreme_queries
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset, from_records
 from embed_ab.origin import Origin, System
+from embed_ab.result import Comparison
 from embed_ab.runs import Run
 from embed_ab.settings import resolve
 
@@ -149,8 +150,66 @@ def test_clusters_by_gold_and_by_field() -> None:
         clusters("topic")
 
 
+def test_a_query_without_the_field_is_a_group_of_its_own_and_types_differ() -> None:
+    queries = {
+        "q0": {"text": "a", "topic": 1},
+        "q1": {"text": "b", "topic": "1"},
+        "q2": {"text": "c", "topic": None},
+        "q3": {"text": "d"},
+        "q4": {"text": "e", "topic": 1},
+    }
+    loaded = from_records({"d1": "one"}, queries, {query: {"d1": 1} for query in queries})
+    options = resolve({"k": 1, "cluster-by": "topic"}, config=None).options()
+
+    rows = compare_runs(loaded, system([[0]] * 5), system([[0]] * 5), None, options).queries
+
+    assert len({row.cluster for row in rows}) == 4
+    assert rows[0].cluster == rows[4].cluster
+
+
+def test_one_group_of_all_queries_is_an_input_error() -> None:
+    """A single group has no interval: it must not look like certainty."""
+    queries = {f"q{i}": {"text": f"question {i}", "lang": "en"} for i in range(4)}
+    loaded = from_records({"d1": "one"}, queries, {query: {"d1": 1} for query in queries})
+    options = resolve({"cluster-by": "lang"}, config=None).options()
+
+    with pytest.raises(InputError, match="puts all evaluated queries into one group"):
+        compare_runs(loaded, system([[0]] * 4), system([[0]] * 4), None, options)
+
+
+def test_a_query_below_min_grade_is_excluded_from_every_metric() -> None:
+    """q2 has a document of grade 1 only."""
+    comparison = compared(**{"min-grade": 2})
+
+    assert comparison.evalset.n_evaluated == 1
+    assert set(comparison.systems[0].n_queries.values()) == {1}
+    assert set(comparison.queries[1].a.values()) == {None}
+    assert comparison.min_grade == 2
+
+
+def test_a_long_list_shows_its_first_twenty_documents() -> None:
+    documents = {f"d{i:02}": f"text {i}" for i in range(40)}
+    loaded = from_records(documents, {"q1": "x"}, {"q1": {"d39": 1}})
+    forwards, backwards = system([list(range(40))]), system([list(range(39, -1, -1))])
+    options = resolve({"k": 40}, config=None).options()
+
+    detail = compare_runs(loaded, forwards, backwards, None, options).details[0]
+
+    assert len(detail.a) == len(detail.b) == 20
+
+
+@pytest.mark.parametrize(
+    ("interval", "words"),
+    [("expanded", "expanded percentiles"), ("percentile", "percentiles"), ("bca", "BCa")],
+)
+def test_the_conventions_name_the_interval(interval: str, words: str) -> None:
+    shown = compared(interval=interval).conventions["interval"]
+
+    assert shown == f"95 % paired bootstrap, {words}"
+
+
 def test_a_min_grade_that_no_document_has_is_an_input_error() -> None:
-    with pytest.raises(InputError, match="no query has a relevant document for recall@4"):
+    with pytest.raises(InputError, match="no query has a document of grade 3 or more"):
         compared(**{"min-grade": 3, "metrics": "recall"})
 
 

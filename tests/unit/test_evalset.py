@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from embed_ab.check import Lengths, check
 from embed_ab.errors import InputError
 from embed_ab.evalset import (
     Evalset,
-    Lengths,
-    check,
     from_records,
     load,
     normalized_text,

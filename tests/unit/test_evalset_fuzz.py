@@ -10,8 +10,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from embed_ab.check import check
 from embed_ab.errors import InputError
-from embed_ab.evalset import Evalset, check, from_records, load, save
+from embed_ab.evalset import Evalset, from_records, load, save
 
 SOUND = {
     "corpus.jsonl": (

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from embed_ab.errors import InputError
-from embed_ab.gate import Gate, GateVerdict, gate_level, judge, overall
+from embed_ab.gate import Gate, GateVerdict, conclude, gate_level, judge
 from embed_ab.metrics import Metric
 from embed_ab.paired import PairedDifference
 
@@ -26,12 +26,14 @@ DIFFERENCE = PairedDifference(
     losses=20,
     ties=15,
     n_queries=40,
+    n_units=40,
     sd=0.3,
     detectable=0.13,
 )
 
 
 def judged(gate: Gate = GATE, min_queries: int = 10, **changes: object) -> GateVerdict:
+    changes = {"n_units": changes.get("n_queries", 40)} | changes
     return judge(gate, replace(DIFFERENCE, **changes), min_queries=min_queries)  # type: ignore[arg-type]
 
 
@@ -52,7 +54,8 @@ def test_a_loss_whose_interval_reaches_zero_is_inconclusive() -> None:
     assert verdict.outcome == "inconclusive"
     assert verdict.queries_needed == 1766
     assert verdict.reason.endswith(
-        "-> INCONCLUSIVE: about 1766 queries would settle a margin of 0.02"
+        "-> INCONCLUSIVE: the interval reaches below -0.02; "
+        "about 1766 queries would settle a margin of 0.02"
     )
 
 
@@ -86,6 +89,45 @@ def test_all_ties_need_enough_queries_to_exclude_a_change(n: int, outcome: str) 
         assert verdict.queries_needed == 149
 
 
+@pytest.mark.parametrize(
+    ("low", "outcome"),
+    [
+        (0.0, "inconclusive"),  # 39 ties and one win: 0 - 0.0722 is below -0.02
+        (0.05, "inconclusive"),  # 0.05 - 0.0722 = -0.0222
+        (0.06, "pass"),  # 0.06 - 0.0722 = -0.0122
+    ],
+)
+def test_wins_without_a_loss_must_outweigh_the_losses_that_can_go_unseen(
+    low: float, outcome: str
+) -> None:
+    """1 - 0.05^(1/40) = 0.0722: so many queries may lose all, and none of 40 shows it."""
+    verdict = judged(difference=0.1, low=low, high=0.2, wins=1, losses=0, ties=39)
+
+    assert verdict.outcome == outcome
+    assert ("B loses no query" in verdict.reason) == (outcome == "inconclusive")
+
+
+def test_groups_of_queries_are_what_counts() -> None:
+    """40 queries of 4 clusters are 4 units: fewer than the 10 a verdict needs."""
+    verdict = judged(n_units=4)
+
+    assert verdict.outcome == "inconclusive"
+    assert "4 groups of queries are fewer than the 10" in verdict.reason
+
+
+def test_an_inconclusive_gate_always_says_why() -> None:
+    """((1.959964 + 0.841621) * 0.03 / 0.02)^2 = 17.7: more queries are not what is missing."""
+    verdict = judged(difference=-0.015, low=-0.025, high=-0.005, sd=0.03)
+
+    assert verdict.queries_needed == 18
+    assert verdict.reason.endswith("-> INCONCLUSIVE: the interval reaches below -0.02")
+
+
+def test_a_stricter_level_needs_more_queries() -> None:
+    """At 97.5 % z is 2.241403: ((2.241403 + 0.841621) * 0.3 / 0.02)^2 = 2138.6."""
+    assert judged(high=0.0, level=0.975).queries_needed == 2139
+
+
 def test_a_margin_of_zero_is_judged_too() -> None:
     gate = Gate(metric=GATE.metric, margin=0.0)
 
@@ -95,7 +137,7 @@ def test_a_margin_of_zero_is_judged_too() -> None:
 
 
 def test_a_number_that_rounds_to_zero_has_no_minus() -> None:
-    assert "[-0.010, +0.000]" in judged(difference=-0.0001, low=-0.01, high=-0.0001).reason
+    assert "[-0.010, 0.000]" in judged(difference=-1e-9, low=-0.01, high=-1e-9).reason
 
 
 def test_two_gates_share_the_error_rate() -> None:
@@ -107,10 +149,23 @@ def test_two_gates_share_the_error_rate() -> None:
 def test_one_failed_gate_fails_all_and_one_open_gate_leaves_it_open() -> None:
     failed, unclear, passed = judged(), judged(high=0.0), judged(low=0.0, difference=0.1, high=0.2)
 
-    assert overall([passed, unclear, failed]) == "fail"
-    assert overall([passed, unclear]) == "inconclusive"
-    assert overall([passed]) == "pass"
-    assert overall([]) == "pass"
+    def outcome(*verdicts: GateVerdict) -> str:
+        return conclude(DIFFERENCE, verdicts, min_queries=10).outcome
+
+    assert outcome(passed, unclear, failed) == "fail"
+    assert outcome(passed, unclear) == "inconclusive"
+    assert outcome(passed) == "pass"
+    assert outcome() == "pass"
+
+
+def test_the_conclusion_is_about_the_deciding_gate() -> None:
+    other = Gate(metric=Metric(name="hit", k=1), margin=0.02)
+    passed, failed = judged(low=0.0, difference=0.1, high=0.2), judged(other, metric="hit@1")
+
+    conclusion = conclude(DIFFERENCE, [passed, failed], min_queries=10)
+
+    assert (conclusion.finding, conclusion.metric) == ("worse", "hit@1")
+    assert "hit@1 B − A = −0.126, 95% interval [−0.218, −0.033], 40 queries" in conclusion.sentence
 
 
 def test_a_gate_is_read_from_text() -> None:

@@ -17,7 +17,13 @@ from rich.console import Console
 
 from embed_ab import render, terminal
 from embed_ab.cautions import Caution
-from embed_ab.comparison import (
+from embed_ab.check import Check, Lengths
+from embed_ab.gate import GateVerdict
+from embed_ab.origin import Truncation
+from embed_ab.paired import PairedDifference
+from embed_ab.providers.cache import StoreInfo
+from embed_ab.readers import Notice
+from embed_ab.result import (
     Comparison,
     EvalsetRecord,
     Hit,
@@ -26,12 +32,6 @@ from embed_ab.comparison import (
     QueryRow,
     SystemRecord,
 )
-from embed_ab.evalset import Check, Lengths
-from embed_ab.gate import GateVerdict
-from embed_ab.origin import Truncation
-from embed_ab.paired import PairedDifference
-from embed_ab.providers.cache import StoreInfo
-from embed_ab.readers import Notice
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 HOSTILE = (
@@ -85,6 +85,7 @@ def difference(metric: str, value: float, low: float, high: float) -> PairedDiff
         losses=2,
         ties=1,
         n_queries=4,
+        n_units=4,
         sd=0.3,
         detectable=0.42,
     )
@@ -132,6 +133,7 @@ def sample(**changes: Any) -> Comparison:
         "finding": "worse",
         "primary": "ndcg@10",
         "metrics": ("ndcg@10", "hit@10"),
+        "min_grade": 1,
         "evalset": EvalsetRecord(
             name="kettles",
             digest="ab" * 32,
@@ -393,7 +395,7 @@ def test_a_document_is_marked_by_its_judgement_in_words() -> None:
 
 
 def test_a_grade_below_the_least_relevant_one_is_not_marked_relevant() -> None:
-    page = html_of(settings={"min-grade": 3})
+    page = html_of(min_grade=3)
 
     assert "✗ judged not relevant, grade 2" in page
     assert "✓ relevant" not in page
@@ -700,9 +702,7 @@ def test_a_check_of_hostile_ids_sends_no_command() -> None:
 
 def test_the_store_is_described_in_one_line() -> None:
     shown = io.StringIO()
-    info = StoreInfo(
-        path=Path("cache/vectors.sqlite3"), n_vectors=10_000, n_models=2, n_bytes=16_400_000
-    )
+    info = StoreInfo(path=Path("cache/vectors.sqlite3"), n_vectors=10_000, n_bytes=16_400_000)
     terminal.cache_info(info, Console(file=shown, width=80))
 
-    assert shown.getvalue() == "cache/vectors.sqlite3: 10,000 vectors of 2 models, 16.4 MB\n"
+    assert shown.getvalue() == "cache/vectors.sqlite3: 10,000 vectors, 16.4 MB\n"

@@ -69,6 +69,7 @@ def test_a_model_is_text_or_a_mapping(tmp_path: Path) -> None:
     [
         ("k: 0", "k: "),
         ("k: ten", "k: "),
+        ("k: yes", "k: Input should be a number"),
         ("kk: 3", "unknown setting 'kk'; did you mean 'k'?"),
         ("k: 3\nk: 4", ":2: the key 'k' is given twice"),
         ("k: [", ":1: "),

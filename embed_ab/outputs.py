@@ -1,0 +1,123 @@
+"""Where the results go: report, JSON, comment, and files for TREC tools."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from embed_ab import render, result_json, runs
+from embed_ab.errors import InputError
+from embed_ab.evalset import Evalset
+from embed_ab.origin import System
+from embed_ab.providers.cache import cache_folder
+from embed_ab.result import Comparison
+from embed_ab.settings import Settings
+
+_HINT = "Choose another place with --out."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Files of one comparison."""
+
+    report: Path
+    json: Path
+    comment: Path
+
+
+def report_folder() -> Path:
+    """Return the folder that holds the results of comparisons without --out."""
+    return cache_folder(os.environ) / "reports"
+
+
+def places(settings: Settings, moment: datetime) -> Places:
+    """Return where the files go.
+
+    Those the settings name are tried at once, so that a place that cannot be written costs no work.
+    Raises: InputError.
+    """
+    if settings.out:
+        folder = Path(settings.out)
+    else:
+        name = re.sub(r"[^\w.-]+", "-", Path(settings.eval_path or "report").resolve().name)
+        folder = report_folder() / f"{moment.strftime('%Y%m%dT%H%M%S.%f')}-{name}"
+    found = Places(
+        report=Path(settings.report or folder / "report.html"),
+        json=Path(settings.json_file or folder / "result.json"),
+        comment=folder / "comment.md",
+    )
+    files = [found.report, found.json, found.comment]
+    if len({path.resolve() for path in files}) < len(files):
+        raise InputError(f"two results would be written to {found.report}", hint=_HINT)
+    named = [path for path in files if settings.out or path.parent != folder]
+    if settings.runs:
+        named.append(Path(settings.runs) / "a.trec")
+    for path in named:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{path.parent}: {error.strerror}", hint=_HINT) from None
+        if path.is_dir() or not os.access(path.parent, os.W_OK):
+            raise InputError(f"{path} cannot be written", hint=_HINT)
+    return found
+
+
+def publish(comparison: Comparison, to: Places) -> None:
+    """Write report, JSON and comment. Raises: InputError."""
+    write_text(to.json, result_json.dumps(comparison))
+    write_text(to.report, render.html(comparison))
+    write_text(to.comment, render.markdown(comparison))
+
+
+def write_runs(
+    evalset: Evalset, systems: Mapping[str, System], depth: int, min_grade: int, folder: Path
+) -> None:
+    """Write a run file for each system and `qrels.trec` with the queries that were evaluated.
+
+    Raises: InputError.
+    """
+    for label, system in systems.items():
+        shown = replace(
+            system.run,
+            name=f"{label}-{system.run.name}",
+            documents=system.run.documents[:, :depth],
+            scores=system.run.scores[:, :depth],
+        )
+        path = folder / f"{label.lower()}.trec"
+        runs.write_trec(shown, evalset.query_ids, evalset.document_ids, path)
+    lines = []
+    for query, identifier in enumerate(evalset.query_ids):
+        documents, grades = evalset.qrels.of(query)
+        if (grades >= min_grade).any():
+            lines += [
+                f"{identifier} 0 {evalset.document_ids[document]} {grade}\n"
+                for document, grade in zip(documents, grades, strict=True)
+            ]
+    write_text(folder / "qrels.trec", "".join(lines))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all. Raises: InputError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            # mkstemp makes private files; a report is as readable as any other.
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(name, 0o666 & ~umask)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be written: {error.strerror}", hint="Choose another place with --out."
+        ) from None

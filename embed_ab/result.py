@@ -1,0 +1,142 @@
+"""What a comparison says, as plain records; JSON has the same keys in the same order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from embed_ab.cautions import Caution
+from embed_ab.gate import Finding, GateVerdict, Outcome
+from embed_ab.origin import Truncation
+from embed_ab.paired import PairedDifference
+
+SCHEMA_VERSION = 1
+
+Number = float | None
+"""A value of a query or a mean; None where the query is excluded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """One document of a ranked list, or a relevant document (score None)."""
+
+    document: str
+    score: Number
+    grade: int | None
+    """None where nobody judged the document."""
+    text: str
+    """At most 300 characters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryRow:
+    """One query with its values, metric by metric; `n_relevant` 0 means excluded."""
+
+    query: str
+    text: str
+    n_relevant: int
+    cluster: int | None
+    """Which group it is resampled with; None when queries are resampled one by one."""
+    a: dict[str, Number]
+    b: dict[str, Number]
+    bm25: dict[str, Number] | None
+    jaccard: float
+    rbo: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryDetail:
+    """What A and B returned for one of the queries they disagree on most."""
+
+    query: str
+    relevant: tuple[Hit, ...]
+    """The relevant documents, highest grade first, at most 10."""
+    a: tuple[Hit, ...]
+    b: tuple[Hit, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemRecord:
+    """How a system was made (see `Origin`) and its means."""
+
+    label: Literal["A", "B", "BM25"]
+    system: str
+    is_mock: bool
+    query_prompt: str | None
+    document_prompt: str | None
+    revision: str
+    max_length: int | None
+    dimension: int | None
+    details: dict[str, str]
+    truncation: Truncation | None
+    means: dict[str, Number]
+    n_queries: dict[str, int]
+    wilson: dict[str, tuple[float, float]]
+    """For hit metrics: the 95 % Wilson interval of the mean."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalsetRecord:
+    """What was evaluated on."""
+
+    name: str
+    digest: str
+    n_documents: int
+    n_empty_documents: int
+    n_queries: int
+    n_evaluated: int
+    n_excluded: int
+    n_judgements: int
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlap:
+    """Mean Jaccard and RBO_ext of the two top-k lists, over all queries."""
+
+    k: int
+    p: float
+    jaccard: float
+    rbo: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Everything a report, a comment, a gate or a notebook needs; JSON has the same keys.
+
+    Only `measured` (times, counts of embedded and cached texts) varies between two runs on the
+    same input with the same seed.
+    """
+
+    schema_version: int
+    version: str
+    outcome: Outcome
+    verdict: str
+    finding: Finding
+    primary: str
+    """The metric the verdict is about: the deciding gate's, else the first gate's, else ndcg@k."""
+    metrics: tuple[str, ...]
+    """Those asked for; `differences` and the values also hold what only a gate asked for."""
+    min_grade: int
+    evalset: EvalsetRecord
+    systems: tuple[SystemRecord, ...]
+    differences: tuple[PairedDifference, ...]
+    gates: tuple[GateVerdict, ...]
+    cautions: tuple[Caution, ...]
+    ignored: tuple[str, ...]
+    """Codes of cautions that apply and were hidden by `--ignore`."""
+    overlap: Overlap
+    queries: tuple[QueryRow, ...]
+    details: tuple[QueryDetail, ...]
+    """Those B loses most, worst first, then those it wins most, by the primary metric."""
+    conventions: dict[str, str]
+    settings: dict[str, Any] = field(default_factory=dict)
+    command: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    measured: dict[str, Any] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        # A notebook shows the report; render sits above this module and is needed only then.
+        from embed_ab import render
+
+        return render.notebook(self)
