@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embed_ab.errors import EvalsetError, InputError
-from embed_ab.judgements import Judgement, arrange, judge
+from embed_ab.judgements import Judgement, arrange, index_judgements
 from embed_ab.readers import (
     GRADE_HINT,
     Notice,
@@ -276,7 +276,7 @@ def _assemble(
     min_grade: int,
     notices: list[Notice],
 ) -> Evalset:
-    judged = judge(rows, queries, documents, wrong)
+    judged = index_judgements(rows, queries, documents, wrong)
     judged.settle_missing(wrong, allow_missing_docs, notices)
     row_query, document, grade = arrange(judged, queries, documents, wrong, notices)
     kept = np.flatnonzero(judged.has_row) if is_split else np.arange(len(queries.ids))

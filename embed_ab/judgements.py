@@ -54,7 +54,9 @@ class Judged:
         note(notices, "missing_documents", fact, self.missing)
 
 
-def judge(rows: Iterable[Judgement], queries: Table, documents: Table, wrong: Wrong) -> Judged:
+def index_judgements(
+    rows: Iterable[Judgement], queries: Table, documents: Table, wrong: Wrong
+) -> Judged:
     """All judgements; those of documents that the corpus lacks are counted, not kept.
 
     Raises: `wrong` if there is none, or one names a query that does not exist.

@@ -17,7 +17,8 @@ from embed_ab.evalset import Evalset
 from embed_ab.origin import Origin, System, Truncation
 from embed_ab.providers import mock
 from embed_ab.providers.base import Embedder, ModelFacts
-from embed_ab.providers.cache import VectorStore, embed_cached, known_facts
+from embed_ab.providers.cache import VectorStore
+from embed_ab.providers.embed import embed_cached, known_facts
 from embed_ab.providers.prompts import missing_prompt
 from embed_ab.providers.sentence_transformer import SentenceTransformerEmbedder
 from embed_ab.runs import Run

@@ -6,8 +6,6 @@ torch, transformers and sentence_transformers are imported only when vectors are
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import logging
 import math
 import os
@@ -26,6 +24,15 @@ from numpy.typing import NDArray
 
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers.base import Embedded, ModelFacts, Role, Vectors
+from embed_ab.providers.model_files import (
+    NOT_FOR_TORCH,
+    PICKLE_HINT,
+    PICKLES,
+    REMOTE_CODE_HINT,
+    check_files,
+    digest_of,
+    first_line,
+)
 
 DTYPES = ("float32", "float16", "bfloat16")
 _PACKAGES = ("sentence-transformers", "transformers", "torch")
@@ -34,27 +41,6 @@ _ROLE_PROMPTS: dict[Role, tuple[str, ...]] = {
     "query": ("query",),
     "document": ("document", "passage", "corpus"),
 }
-_PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
-_NOT_FOR_TORCH = (
-    "onnx/*",
-    "openvino/*",
-    "coreml/*",
-    "*.onnx",
-    "*.h5",
-    "*.msgpack",
-    "*.ot",
-    "*.gguf",
-)
-# Files of a training run that no loader reads.
-_LEFTOVERS = ("training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state*.pth")
-_REMOTE_CODE_HINT = (
-    "If you have read that code and trust it, allow it with --a-trust-remote-code or "
-    "--b-trust-remote-code."
-)
-_PICKLE_HINT = (
-    "Pickle files can run code when they are loaded. Use a revision with safetensors, or, if you "
-    "trust the file, allow it with --a-allow-pickle or --b-allow-pickle."
-)
 
 
 @dataclass(frozen=True)
@@ -105,7 +91,7 @@ class SentenceTransformerEmbedder:
     def fingerprint(self) -> str:
         """Content of the folder or commit on the hub, options and library versions."""
         source = (
-            f"folder={_digest(self._folder, self.trust_remote_code)}"
+            f"folder={digest_of(self._folder, self.trust_remote_code)}"
             if self._is_folder
             else f"hub={self._hub_name}@{self._commit}"
         )
@@ -189,9 +175,9 @@ class SentenceTransformerEmbedder:
         cache = _hub_cache(self.offline)
         from huggingface_hub import HfApi, snapshot_download
 
-        unwanted = list(_NOT_FOR_TORCH)
+        unwanted = list(NOT_FOR_TORCH)
         if not self.allow_pickle:
-            unwanted += _PICKLES
+            unwanted += PICKLES
         if not self.trust_remote_code:
             unwanted.append("*.py")
         refusal: Exception | None = None
@@ -221,9 +207,7 @@ class SentenceTransformerEmbedder:
     def _model(self) -> Any:
         _versions()
         folder = self._folder
-        _check_files(
-            self.name, folder, remote_code=self.trust_remote_code, pickle=self.allow_pickle
-        )
+        check_files(self.name, folder, remote_code=self.trust_remote_code, pickle=self.allow_pickle)
         if self.offline:
             os.environ["HF_HUB_OFFLINE"] = "1"
         # Set at all, it keeps the tokenizers from warning on every later fork.
@@ -288,7 +272,7 @@ class SentenceTransformerEmbedder:
                 ]
         except Exception as error:  # out of memory, or whatever a model's own code raises
             raise ProviderError(
-                f"model '{self.name}' could not embed {len(texts)} texts: {_first_line(error)}",
+                f"model '{self.name}' could not embed {len(texts)} texts: {first_line(error)}",
                 hint="A smaller batch size or max_length needs less memory.",
             ) from error
         return np.concatenate(batches)
@@ -333,96 +317,6 @@ def _hub_cache(offline: bool) -> Path:
 
 def _is_commit(revision: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{40}", revision) is not None
-
-
-def _modules(folder: Path) -> list[tuple[str, str]]:
-    """Type and subfolder of each module; a folder without modules.json is one transformer."""
-    path = folder / "modules.json"
-    if not path.is_file():
-        return [("sentence_transformers.models.Transformer", "")]
-    try:
-        return [
-            (str(module["type"]), str(module["path"])) for module in json.loads(path.read_text())
-        ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ProviderError(
-            f"{path}: not a list of modules with type and path: {_first_line(error)}",
-            hint="Save the model again with sentence-transformers, or download it again.",
-        ) from error
-
-
-def _module_folders(folder: Path) -> list[Path]:
-    return [folder / path for path in sorted({"", *(path for _, path in _modules(folder))})]
-
-
-def _digest(folder: Path, with_code: bool) -> str:
-    """Hash of the files that a loader reads: those of the folder itself and of its modules.
-
-    Documentation, weights for other runtimes and hidden files are left out.
-    """
-    files: set[Path] = set()
-    for place in _module_folders(folder):
-        found = place.glob("*") if place == folder else place.rglob("*")
-        files.update(file for file in found if file.is_file())
-    digest = hashlib.blake2b(digest_size=20)
-    for file in sorted(files):
-        name = file.relative_to(folder)
-        if name.name.startswith(".") or name.suffix in (".md", ".onnx", ".h5", ".msgpack", ".ot"):
-            continue
-        if name.suffix == ".py" and not with_code:
-            continue
-        with file.open("rb") as stream:
-            # BLAKE2 took a third of SHA-256's time here: 0.13 s for 90 MB.
-            content = hashlib.file_digest(stream, "blake2b").hexdigest()
-        digest.update(f"{name.as_posix()}\n{content}\n".encode())
-    return digest.hexdigest()
-
-
-def _check_files(name: str, folder: Path, *, remote_code: bool, pickle: bool) -> None:
-    """Refuse files that run code when they are loaded, unless they are allowed."""
-    if not remote_code:
-        for kind in _module_types(folder):
-            if not kind.startswith("sentence_transformers."):
-                raise ProviderError(
-                    f"model '{name}' wants to run code of its own ({kind})", hint=_REMOTE_CODE_HINT
-                )
-    if not pickle:
-        for place in _module_folders(folder):
-            has_safe = any(
-                (place / weights).exists()
-                for weights in (
-                    "model.safetensors",
-                    "model.safetensors.index.json",
-                    "adapter_model.safetensors",
-                )
-            )
-            pickles = sorted(
-                file
-                for pattern in _PICKLES
-                for file in place.glob(pattern)
-                if not any(file.match(leftover) for leftover in _LEFTOVERS)
-            )
-            if pickles and not has_safe:
-                raise ProviderError(
-                    f"model '{name}' has its weights only as a pickle file "
-                    f"({pickles[0].relative_to(folder)})",
-                    hint=_PICKLE_HINT,
-                )
-
-
-def _module_types(folder: Path) -> Iterator[str]:
-    """Classes of all modules, those inside a router included."""
-    for kind, path in _modules(folder):
-        yield kind
-        for name in ("router_config.json", "config.json"):
-            for file in (folder / path).rglob(name) if path else [folder / name]:
-                try:
-                    content = json.loads(file.read_text()) if file.is_file() else {}
-                except ValueError:
-                    continue  # the loader will say so
-                types = content.get("types") if isinstance(content, dict) else None
-                if isinstance(types, dict):
-                    yield from map(str, types.values())
 
 
 def _length_limit(model: Any) -> int | None:
@@ -486,7 +380,7 @@ def _hub_error(name: str, revision: str, error: Exception, offline: bool) -> Pro
             hint="Run once with the network, or give a local folder.",
         )
     return ProviderError(
-        f"model '{name}' could not be fetched from the hub: {_first_line(error)}",
+        f"model '{name}' could not be fetched from the hub: {first_line(error)}",
         hint="Check the network, or give a local folder or a model that is already downloaded.",
     )
 
@@ -494,16 +388,11 @@ def _hub_error(name: str, revision: str, error: Exception, offline: bool) -> Pro
 def _load_error(name: str, error: Exception) -> ProviderError:
     text = str(error)
     if "trust_remote_code" in text:
-        return ProviderError(f"model '{name}' wants to run code of its own", hint=_REMOTE_CODE_HINT)
-    message = f"model '{name}' could not be loaded: {_first_line(error)}"
+        return ProviderError(f"model '{name}' wants to run code of its own", hint=REMOTE_CODE_HINT)
+    message = f"model '{name}' could not be loaded: {first_line(error)}"
     if "safetensors" in text or "pytorch_model.bin" in text:
-        return ProviderError(message, hint=_PICKLE_HINT)
+        return ProviderError(message, hint=PICKLE_HINT)
     return ProviderError(message, hint="Download or save the model again, and check its files.")
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 @contextmanager

@@ -15,7 +15,8 @@ import pytest
 
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers.base import Vectors
-from embed_ab.providers.cache import VectorStore, embed_cached
+from embed_ab.providers.cache import VectorStore
+from embed_ab.providers.embed import embed_cached
 from embed_ab.providers.sentence_transformer import SentenceTransformerEmbedder
 
 pytestmark = pytest.mark.model
@@ -101,7 +102,8 @@ def test_a_warm_run_imports_neither_torch_nor_transformers(minilm: Path, tmp_pat
     script = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from embed_ab.providers.cache import VectorStore, embed_cached\n"
+        "from embed_ab.providers.cache import VectorStore\n"
+        "from embed_ab.providers.embed import embed_cached\n"
         "from embed_ab.providers.sentence_transformer import SentenceTransformerEmbedder\n"
         f"texts = {TEXTS!r}\n"
         "store = VectorStore.open(Path(sys.argv[2]))\n"

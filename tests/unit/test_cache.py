@@ -23,9 +23,8 @@ from embed_ab.providers.cache import (
     VectorStore,
     cache_folder,
     clear_store,
-    embed_cached,
-    known_facts,
 )
+from embed_ab.providers.embed import embed_cached, known_facts
 from embed_ab.providers.mock import MockEmbedder
 
 DAY = 86400.0
