@@ -3,7 +3,8 @@
 Each simulated query has one relevant document. For most queries A and B rank it alike; for the
 others both ranks are drawn anew, so the differences of nDCG@10 are tie-heavy, lumpy and, when B is
 truly worse, skewed: what real query sets look like. A false alarm is a gate that fails although
-the true difference is 0: a difference below -margin with the whole interval below 0.
+the true difference is 0; a missed loss is one that says "not worse than the margin" although the
+true loss exceeds it. Both are said of the default, expanded interval.
 
     python bench/interval_coverage.py [--simulations 4000] [--resamples 4000] [--ties 0.6]
 """
@@ -15,6 +16,9 @@ import argparse
 import numpy as np
 from numpy.typing import NDArray
 
+from embed_ab.gate import Gate, judge
+from embed_ab.metrics import Metric
+from embed_ab.paired import PairedDifference
 from embed_ab.resampling import Method, Sample, intervals
 
 SIZES = (10, 20, 40, 100, 300)
@@ -43,6 +47,32 @@ def simulate(
     return np.where(generator.random(shape) < ties, 0, b - a)
 
 
+def finding(sample: Sample, column: int, low: float, high: float, margin: float) -> str:
+    """What the gate says of one simulated query set."""
+    differences = sample.differences[:, column]
+    n = len(differences)
+    gate = Gate(metric=Metric("ndcg", 10), margin=margin)
+    difference = PairedDifference(
+        metric="ndcg@10",
+        mean_a=0.0,
+        mean_b=0.0,
+        difference=sample.mean(column),
+        low=low,
+        high=high,
+        level=0.95,
+        p_value=1.0,
+        p_holm=1.0,
+        wins=int((differences > 0).sum()),
+        losses=int((differences < 0).sum()),
+        ties=int((differences == 0).sum()),
+        n_queries=n,
+        n_units=n,
+        sd=sample.standard_error(column) * n**0.5,
+        detectable=None,
+    )
+    return judge(gate, difference, min_queries=10).finding
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--simulations", type=int, default=4000)
@@ -60,28 +90,28 @@ def main() -> None:
     worse = 0.35
     effect = (1 - options.ties) * float(NDCG @ (rank_distribution(worse) - rank_distribution(0.2)))
     columns = [f"{method}, true {d:+.3f}" for d in (0.0, effect) for method in METHODS]
-    print(f"| n | {' | '.join(columns)} | false alarms |")
-    print("| --- " * (len(columns) + 2) + "|")
+    print(f"| n | {' | '.join(columns)} | false alarms | missed losses |")
+    print("| --- " * (len(columns) + 3) + "|")
     for n_queries in SIZES:
         generator = np.random.default_rng((options.seed, n_queries))
         covered = {(missed, method): 0 for missed in (0.2, worse) for method in METHODS}
-        false_alarms = 0
+        said: dict[tuple[float, str], int] = {}
         for group in range(n_groups):
             for missed, truth in ((0.2, 0.0), (worse, effect)):
                 sample = Sample.of(simulate(generator, n_queries, missed, options.ties), None)
                 for method in METHODS:
-                    low, high = np.array(
-                        intervals(sample, group, options.resamples, method, 0.95)
-                    ).T
+                    ends = intervals(sample, group, options.resamples, method, 0.95)
+                    low, high = np.array(ends).T
                     covered[missed, method] += np.count_nonzero((low <= truth) & (truth <= high))
-                    if method == "expanded" and truth == 0:
-                        difference = sample.differences.mean(axis=0)
-                        false_alarms += np.count_nonzero(
-                            (difference < -options.margin) & (high < 0)
-                        )
+                    if method == "expanded":
+                        for column, interval in enumerate(ends):
+                            found = truth, finding(sample, column, *interval, options.margin)
+                            said[found] = said.get(found, 0) + 1
         n = n_groups * TOGETHER
         cells = [f"{count / n:.1%}" for count in covered.values()]
-        print(f"| {n_queries} | {' | '.join(cells)} | {false_alarms / n:.1%} |", flush=True)
+        cells.append(f"{said.get((0.0, 'worse'), 0) / n:.1%}")
+        cells.append(f"{said.get((effect, 'not worse than the margin'), 0) / n:.1%}")
+        print(f"| {n_queries} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":
