@@ -23,6 +23,8 @@ class EmbedAbError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        if hint:
+            self.add_note(hint)  # a traceback in a notebook shows it
 
 
 class InputError(EmbedAbError):

@@ -67,6 +67,9 @@ class GateVerdict:
     outcome: Outcome
     finding: GateFinding
     reason: str
+    """The whole line for a log."""
+    why: str
+    """What is missing for a verdict; "" where there is one."""
     difference: float
     low: float
     high: float
@@ -127,10 +130,13 @@ def judge(gate: Gate, difference: PairedDifference, *, min_queries: int) -> Gate
         elif not why:
             why = f"the interval reaches below {-margin:g}" if margin else "the interval includes 0"
         if needed is not None and needed > (n if difference.losses == 0 else difference.n_queries):
-            why += f"; about {needed} queries would settle a margin of {margin:g}"
+            why += (
+                f"; if B is as good as A, about {needed} queries would show that it loses no more "
+                f"than {margin:g}"
+            )
     outcome = _OUTCOMES[finding]
     limit = f"-{margin:g}" if margin else "0"
-    reason = _ascii(
+    reason = (
         f"gate {gate.metric}: B-A = {formats.signed(difference.difference)} "
         f"({_level(difference.level)} interval {formats.interval(difference.low, difference.high)})"
         f", fails when worse than {limit} with the whole interval below 0 -> {outcome.upper()}"
@@ -141,7 +147,8 @@ def judge(gate: Gate, difference: PairedDifference, *, min_queries: int) -> Gate
         margin=margin,
         outcome=outcome,
         finding=finding,
-        reason=f"{reason}: {why}" if why else reason,
+        reason=_ascii(f"{reason}: {why}" if why else reason),
+        why=why,
         difference=difference.difference,
         low=difference.low,
         high=difference.high,
@@ -168,25 +175,20 @@ def conclude(
     shown = deciding or primary
     numbers = (
         f"{shown.metric} B − A = {formats.signed(shown.difference)}, {_level(shown.level)} "
-        f"interval {formats.interval(shown.low, shown.high)}, {shown.n_queries} queries"
+        f"interval {formats.interval(shown.low, shown.high)}, {_count(primary)}"
     )
     finding: Finding
     if deciding is not None:
-        finding = deciding.finding
-        needed = deciding.queries_needed
+        finding = "better" if deciding.low > 0 and outcome == "pass" else deciding.finding
         says = {
+            "better": f"B is better than A: {numbers}.",
             "worse": "B is worse than A, and the loss measured exceeds the margin of "
             f"{deciding.margin:g}: {numbers}.",
             "not worse than the margin": "B is not worse than A by more than the margin of "
             f"{deciding.margin:g}: {numbers}.",
             "inconclusive": "Inconclusive: this set cannot tell whether B is worse than A by more "
-            f"than {deciding.margin:g}: {numbers}"
-            + (
-                f"; it would take about {needed} queries."
-                if needed is not None and needed > deciding.n_queries
-                else "."
-            ),
-        }[deciding.finding]
+            f"than {deciding.margin:g}: {numbers}; {deciding.why}.",
+        }[finding]
     elif primary.n_units < min_queries:
         finding = "no difference shown"
         says = (
@@ -207,10 +209,16 @@ def conclude(
     return Conclusion(outcome=outcome, finding=finding, sentence=says, metric=shown.metric)
 
 
+def _count(difference: PairedDifference) -> str:
+    groups = (
+        "" if difference.n_units == difference.n_queries else f" in {difference.n_units} groups"
+    )
+    return f"{difference.n_queries} {'query' if difference.n_queries == 1 else 'queries'}{groups}"
+
+
 def _units(difference: PairedDifference) -> str:
-    if difference.n_units == difference.n_queries:
-        return f"{difference.n_queries} queries"
-    return f"{difference.n_units} groups of queries"
+    what = "queries" if difference.n_units == difference.n_queries else "groups of queries"
+    return f"{difference.n_units} {what}"
 
 
 def _level(level: float) -> str:

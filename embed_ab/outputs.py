@@ -60,6 +60,8 @@ def places(settings: Settings, moment: datetime) -> Places:
     for path in named:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise InputError(f"{path.parent} is a file, not a folder", hint=_HINT) from None
         except OSError as error:
             raise InputError(f"{path.parent}: {error.strerror}", hint=_HINT) from None
         if path.is_dir() or not os.access(path.parent, os.W_OK):

@@ -100,7 +100,7 @@ class Overlap:
     rbo: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Comparison:
     """Everything a report, a comment, a gate or a notebook needs; JSON has the same keys.
 
@@ -134,6 +134,9 @@ class Comparison:
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     measured: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Comparison: {self.verdict}>"
 
     def _repr_html_(self) -> str:
         # A notebook shows the report; render sits above this module and is needed only then.

@@ -335,6 +335,10 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(loaded, dict):
         raise InputError(f"{path}: not a mapping of settings", hint="The file is YAML: key: value.")
     allowed = file_keys()
+    for key, flags in _OTHER_FLAGS.items():
+        for other in (flag.removeprefix("--") for flag in flags if flag.startswith("--")):
+            if other in loaded and key not in loaded:
+                loaded[key] = loaded.pop(other)
     for key in loaded:
         if key not in allowed:
             if key in allowed_keys():

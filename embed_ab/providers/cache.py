@@ -194,11 +194,11 @@ class VectorStore:
         return n_deleted
 
     def prune(self, *, older_than_days: int) -> int:
-        """Delete the vectors not used for more than so many days; return how many that was."""
+        """Delete the vectors not used for so many days; return how many that was."""
         oldest = self._today() - older_than_days
         with self._guarded():
             n_deleted = self._connection.execute(
-                "DELETE FROM vectors WHERE used_on < ?", (oldest,)
+                "DELETE FROM vectors WHERE used_on <= ?", (oldest,)
             ).rowcount
             self._shrink()
         return n_deleted

@@ -302,12 +302,13 @@ def _versions() -> dict[str, str]:
     except PackageNotFoundError as error:
         raise ProviderError(
             f"models of sentence-transformers need the package {error.name}, which is missing",
-            hint='Install it with pip install "embed-ab-action[st]".',
+            hint="Install it with pip install sentence-transformers.",
         ) from error
 
 
 def _hub_cache(offline: bool) -> Path:
     """Folder where the hub's client and sentence-transformers keep downloaded models."""
+    _versions()  # says which package is missing, if one is
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"  # read once, at the first import of the client
     from huggingface_hub.constants import HF_HUB_CACHE
@@ -392,7 +393,8 @@ def _load_error(name: str, error: Exception) -> ProviderError:
     message = f"model '{name}' could not be loaded: {first_line(error)}"
     if "safetensors" in text or "pytorch_model.bin" in text:
         return ProviderError(message, hint=PICKLE_HINT)
-    return ProviderError(message, hint="Download or save the model again, and check its files.")
+    hint = "Download or save the model again, and check its files, device and dtype."
+    return ProviderError(message, hint=hint)
 
 
 @contextmanager

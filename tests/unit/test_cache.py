@@ -205,19 +205,19 @@ def test_clear_empties_the_store(store: VectorStore) -> None:
 
 
 def test_prune_deletes_what_was_not_used_for_so_many_days(tmp_path: Path) -> None:
-    """Stored on day 100; "tank" is used on day 105; on day 111 more than 10 days without use are
-    those before day 101."""
+    """Stored on day 100; "tank" is used on day 105; on day 110 those of day 100 were
+    not used for 10 days."""
     now = [100 * DAY]
     store = VectorStore.open(tmp_path, clock=lambda: now[0])
     put(store, ["pump", "tank"], [[1, 2], [3, 4]])
     now[0] = 105 * DAY
     known(store, "tank")
+    now[0] = 109 * DAY
+    n_deleted_on_day_109 = store.prune(older_than_days=10)
     now[0] = 110 * DAY
     n_deleted_on_day_110 = store.prune(older_than_days=10)
-    now[0] = 111 * DAY
-    n_deleted_on_day_111 = store.prune(older_than_days=10)
 
-    assert (n_deleted_on_day_110, n_deleted_on_day_111) == (0, 1)
+    assert (n_deleted_on_day_109, n_deleted_on_day_110) == (0, 1)
     assert known(store, "pump", "tank") == [False, True]
     store.close()
 

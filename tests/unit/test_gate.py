@@ -55,7 +55,7 @@ def test_a_loss_whose_interval_reaches_zero_is_inconclusive() -> None:
     assert verdict.queries_needed == 1766
     assert verdict.reason.endswith(
         "-> INCONCLUSIVE: the interval reaches below -0.02; "
-        "about 1766 queries would settle a margin of 0.02"
+        "if B is as good as A, about 1766 queries would show that it loses no more than 0.02"
     )
 
 

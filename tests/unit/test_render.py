@@ -171,6 +171,7 @@ def sample(**changes: Any) -> Comparison:
                 margin=0.02,
                 outcome="fail",
                 finding="worse",
+                why="",
                 reason="gate ndcg@10: B-A = -0.125 (95% interval [-0.218, -0.033]), fails when "
                 "worse than -0.02 with the whole interval below 0 -> FAIL",
                 difference=-0.125,

@@ -34,6 +34,12 @@ def test_an_empty_flag_is_not_given_but_an_empty_prompt_is(tmp_path: Path) -> No
     assert settings.a_query_prompt == ""
 
 
+def test_the_file_knows_the_other_name_of_the_gate(tmp_path: Path) -> None:
+    path = config(tmp_path, "fail-if-worse: ndcg@10:0.02\n")
+
+    assert resolve({}, config=path).gate == ("ndcg@10:0.02",)
+
+
 def test_a_prompt_keeps_its_trailing_blank() -> None:
     assert resolve({"a-query-prompt": "query: "}, config=None).a_query_prompt == "query: "
 
