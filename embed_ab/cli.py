@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import time
@@ -64,13 +65,16 @@ _PLACE_KEYS = {"out", "report", "json"}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; only argparse itself exits."""
     words = list(sys.argv[1:] if argv is None else argv)
-    arguments = vars(_parser(words).parse_args(words))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # whatever the locale can show
     try:
+        arguments = vars(_parser(words).parse_args(words))
         return int(_COMMANDS[arguments.pop("command")](arguments))
     except EmbedAbError as error:
         _say(f"error: {error}")
         if error.hint:
-            _say(f"  {error.hint}")
+            _say(f"hint: {error.hint}")
         return error.exit_code
     except KeyboardInterrupt:
         _say("interrupted; what is in the store of vectors is kept")
@@ -78,8 +82,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return 0
+    except OSError as error:
+        _say(f"error: {error}")
+        return BUG_EXIT_CODE
     except Exception:
-        traceback.print_exc()
+        for line in traceback.format_exc().splitlines():
+            _say(f"| {line}")
         _say(f"error: this is a bug in embed-ab {__version__}, not in your input; please report it")
         return BUG_EXIT_CODE
 
@@ -209,7 +217,7 @@ def _settings(arguments: dict[str, Any]) -> Settings:
     flags: dict[str, Any] = {key: value for key, value in arguments.items() if key in known}
     for key in ("gate", "ignore"):
         if flags.get(key):
-            flags[key] = " ".join(flags[key])
+            flags[key] = "\n".join(flags[key])
     reads_file = "config" in arguments and (named or config.is_file())
     return resolve(flags, config=config if reads_file else None)
 
@@ -308,6 +316,9 @@ def _reader_may_leave() -> Iterator[None]:
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()
+    except OSError as error:
+        _say(f"error: the result cannot be printed: {error.strerror}")
+        _forget_stdout()
 
 
 def _forget_stdout() -> None:
@@ -323,13 +334,18 @@ def _console() -> Console:
             # Rich would exit with 1, which here means a failed gate.
             raise BrokenPipeError
 
-    return Plain()
+    console = Plain()
+    if console.width < 1:  # COLUMNS=0
+        console.width = 80
+    return console
 
 
 def _say(text: str) -> None:
-    """Print to standard error; ids and names may hold terminal codes, which must not act."""
-    safe = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
-    print(safe, file=sys.stderr)  # noqa: T201
+    """Print a line to standard error; ids and names in it must not act on a terminal or a log."""
+    from embed_ab.formats import printable
+
+    encoding = sys.stderr.encoding or "utf-8"
+    print(printable(text, encoding, sys.stderr.isatty()), file=sys.stderr)  # noqa: T201
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from embed_ab.origin import System
 from embed_ab.providers.cache import StoreInfo, VectorStore, cache_folder, clear_store
 from embed_ab.result import Comparison
 from embed_ab.settings import Settings, flags_of, key_of
-from embed_ab.systems import OnProgress, SystemSpec
+from embed_ab.systems import PROVIDERS, OnProgress, SystemSpec
 
 Clock = Callable[[], datetime]
 
@@ -118,7 +118,8 @@ def compare_evalset(
         specs["BM25"] = SystemSpec.parse(f"bm25:{settings.bm25}")
     seconds: dict[str, float] = {}
     retrieved: dict[str, systems.Retrieved] = {}
-    folder = cache_folder(os.environ) if settings.cache else None
+    needs_store = any(PROVIDERS[spec.provider].embedder for spec in specs.values())
+    folder = cache_folder(os.environ) if settings.cache and needs_store else None
     with closing(VectorStore.open(folder)) as store:
         for label, spec in specs.items():
             started = time.perf_counter()
@@ -260,8 +261,8 @@ def store_info(action: str, days: int) -> StoreInfo:
 
     Raises: InputError, EmbedAbError for a damaged store.
     """
-    if days < 0:
-        raise InputError(f"--days {days} is below 0", hint="Give a number of days.")
+    if not 0 <= days <= 100_000:
+        raise InputError(f"--days {days} is not from 0 to 100,000", hint="Give a number of days.")
     folder = cache_folder(os.environ)
     if action == "clear":
         clear_store(folder)  # also when it is too damaged to open

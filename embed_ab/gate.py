@@ -111,11 +111,9 @@ def judge(gate: Gate, difference: PairedDifference, *, min_queries: int) -> Gate
         seen = "no query changed its value" if difference.wins == 0 else "B loses no query"
         why = f"{seen}, but in {n} queries a loss of {formats.percent(unseen)} can go unseen"
         tolerable = margin + difference.low
-        needed = (
-            math.ceil(math.log(1 - difference.level) / math.log1p(-tolerable))
-            if 0 < tolerable < 1
-            else None
-        )
+        needed = None
+        if 1e-9 < tolerable < 1:
+            needed = math.ceil(math.log(1 - difference.level) / math.log1p(-tolerable))
     finding: GateFinding = "inconclusive"
     if n >= min_queries:
         if difference.difference < -margin and difference.high < 0:
@@ -126,7 +124,7 @@ def judge(gate: Gate, difference: PairedDifference, *, min_queries: int) -> Gate
         why = ""
     else:
         if n < min_queries:
-            why = f"{_units(difference)} are fewer than the {min_queries} a verdict needs"
+            why = f"{_units(difference)} fewer than the {min_queries} a verdict needs"
         elif not why:
             why = f"the interval reaches below {-margin:g}" if margin else "the interval includes 0"
         if needed is not None and needed > (n if difference.losses == 0 else difference.n_queries):
@@ -192,7 +190,7 @@ def conclude(
     elif primary.n_units < min_queries:
         finding = "no difference shown"
         says = (
-            f"No difference shown: {numbers}; {_units(primary)} are fewer than the {min_queries} "
+            f"No difference shown: {numbers}; {_units(primary)} fewer than the {min_queries} "
             "a verdict needs."
         )
     elif primary.low > 0:
@@ -217,8 +215,10 @@ def _count(difference: PairedDifference) -> str:
 
 
 def _units(difference: PairedDifference) -> str:
-    what = "queries" if difference.n_units == difference.n_queries else "groups of queries"
-    return f"{difference.n_units} {what}"
+    one = difference.n_units == 1
+    if difference.n_units == difference.n_queries:
+        return "1 query is" if one else f"{difference.n_units} queries are"
+    return "1 group of queries is" if one else f"{difference.n_units} groups of queries are"
 
 
 def _level(level: float) -> str:

@@ -44,7 +44,7 @@ def places(settings: Settings, moment: datetime) -> Places:
     if settings.out:
         folder = Path(settings.out)
     else:
-        name = re.sub(r"[^\w.-]+", "-", Path(settings.eval_path or "report").resolve().name)
+        name = re.sub(r"[^\w.-]+", "-", Path(settings.eval_path or "report").resolve().name)[:40]
         folder = report_folder() / f"{moment.strftime('%Y%m%dT%H%M%S.%f')}-{name}"
     found = Places(
         report=Path(settings.report or folder / "report.html"),
@@ -58,6 +58,10 @@ def places(settings: Settings, moment: datetime) -> Places:
     if settings.runs:
         named.append(Path(settings.runs) / "a.trec")
     for path in named:
+        if settings.eval_path and path.exists() and _is_within(path, Path(settings.eval_path)):
+            raise InputError(f"{path} is a file of the evaluation set", hint=_HINT)
+        if path.exists() and not path.is_file() and not path.is_dir():
+            continue  # a device or a pipe: what is written there is the caller's business
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
@@ -67,6 +71,10 @@ def places(settings: Settings, moment: datetime) -> Places:
         if path.is_dir() or not os.access(path.parent, os.W_OK):
             raise InputError(f"{path} cannot be written", hint=_HINT)
     return found
+
+
+def _is_within(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
 
 
 def publish(comparison: Comparison, to: Places) -> None:
@@ -104,10 +112,15 @@ def write_runs(
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all. Raises: InputError."""
+    """Write a file whole or not at all; a device or a pipe as it is. Raises: InputError."""
     try:
+        if path.exists() and not path.is_file():
+            with path.open("w", encoding="utf-8", newline="\n") as stream:
+                stream.write(text)
+            return
+        path = path.resolve()  # the file that a link names is replaced, not the link
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".embed-ab-")
         try:
             with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
                 file.write(text)
@@ -121,5 +134,5 @@ def write_text(path: Path, text: str) -> None:
             raise
     except OSError as error:
         raise InputError(
-            f"{path}: cannot be written: {error.strerror}", hint="Choose another place with --out."
+            f"{path}: cannot be written: {error.strerror or error}", hint=_HINT
         ) from None

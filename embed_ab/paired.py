@@ -159,7 +159,7 @@ def queries_needed(sd: float, margin: float, level: float = 0.95) -> int | None:
     if sd <= 0 or margin <= 0:
         return None
     needed = (_detectable_in_errors(level) * (sd / margin)) ** 2 if sd / margin < 1e9 else math.inf
-    return math.ceil(needed) if math.isfinite(needed) else None
+    return math.ceil(needed) if needed < 1e12 else None
 
 
 def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:

@@ -254,6 +254,10 @@ def _decoded(path: Path) -> Iterator[str]:
 
 
 def _open(path: Path) -> gzip.GzipFile | io.BufferedReader:
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise EvalsetError(
+            "not a regular file", path=path, hint="Put the file itself there, not a pipe or device."
+        )
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 

@@ -40,6 +40,8 @@ def load(path: Path) -> Comparison:
         raise InputError(f"{path}: byte {error.start} is not UTF-8", hint=hint) from None
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}: not JSON: {error.msg}", hint=hint) from None
+    except ValueError as error:  # a number of thousands of digits
+        raise InputError(f"{path}: {error}", hint=hint) from None
     except RecursionError:
         raise InputError(f"{path}: nested too deeply for a result", hint=hint) from None
     version = data.get("schema_version") if isinstance(data, dict) else None

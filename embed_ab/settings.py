@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import difflib
 import re
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -36,9 +38,9 @@ MAX_CONFIG_BYTES = 1_000_000
 
 def _split(value: Any) -> Any:
     """One text with commas or line ends, or a list: both are lists."""
-    return (
-        [part for part in re.split(r"[,\s]+", value) if part] if isinstance(value, str) else value
-    )
+    if not isinstance(value, str):
+        return value
+    return [part.strip() for part in re.split(r"[,\n]+", value) if part.strip()]
 
 
 def _spec(value: Any) -> Any:
@@ -52,6 +54,13 @@ def _number(value: Any) -> Any:
     return value
 
 
+def _one_line(value: str) -> str:
+    if not value.isprintable():  # line breaks, NUL, bytes that are not UTF-8
+        raise ValueError("Input should be printable text on one line")
+    return value
+
+
+OneLine = Annotated[str, AfterValidator(_one_line)]
 Whole = Annotated[int, BeforeValidator(_number)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Spec = Annotated[
@@ -92,7 +101,7 @@ class Settings(BaseModel):
         str_strip_whitespace=False,
     )
 
-    eval_path: str = _setting(
+    eval_path: OneLine = _setting(
         "", "Folder of the evaluation set: corpus.jsonl, queries.jsonl, qrels.", group="Systems"
     )
     model_a: Spec | None = _setting(
@@ -164,7 +173,7 @@ class Settings(BaseModel):
         10_000, "Bootstrap resamples and sign flips.", group="Statistics", ge=100, le=1_000_000
     )
     seed: Whole = _setting(0, "Seed of every random draw.", group="Statistics", ge=0, lt=2**32)
-    cluster_by: str = _setting(
+    cluster_by: OneLine = _setting(
         "none",
         "Resample groups: gold (same best relevant document) or a field of queries.jsonl.",
         group="Statistics",
@@ -191,14 +200,19 @@ class Settings(BaseModel):
     worst_queries: Whole = _setting(
         10, "How many of the worst and best queries show their documents.", group="Output", ge=0
     )
-    out: str = _setting(
+    out: OneLine = _setting(
         "",
         "Folder for report.html, result.json and comment.md; else a fresh one in the cache folder.",
         group="Output",
+        not_in_file=True,
     )
-    report: str = _setting("", "File for the HTML report.", group="Output")
-    json_file: str = _setting("", "File for the JSON result.", group="Output", alias="json")
-    runs: str = _setting("", "Folder for TREC run files of every system.", group="Output")
+    report: OneLine = _setting("", "File for the HTML report.", group="Output", not_in_file=True)
+    json_file: OneLine = _setting(
+        "", "File for the JSON result.", group="Output", not_in_file=True, alias="json"
+    )
+    runs: OneLine = _setting(
+        "", "Folder for TREC run files of every system.", group="Output", not_in_file=True
+    )
     quiet: bool = _setting(False, "Print the verdict only.", group="Output")
 
     def options(self) -> Options:
@@ -308,7 +322,8 @@ def resolve(flags: Mapping[str, Any], *, config: Path | None) -> Settings:
                 f"there is no setting '{key}'" + _did_you_mean(key, allowed_keys()),
                 hint="`embed-ab schema` prints every setting.",
             ) from None
-        raise InputError(f"{place}: {reason}, not {value!r}", hint=_help(key)) from None
+        shown = reprlib.repr(value)  # bounded, whatever was given
+        raise InputError(f"{place}: {reason}, not {shown}", hint=_help(key)) from None
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -330,6 +345,12 @@ def read_config(path: Path) -> dict[str, Any]:
         line = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error)
         raise InputError(f"{path}{line}: {problem}", hint="The file is YAML: key: value.") from None
+    except (ValueError, TypeError, LookupError, RecursionError, OverflowError) as error:
+        # PyYAML makes dates and numbers itself, and lets their errors through.
+        raise InputError(
+            f"{path}: a value is not what YAML takes it for: {error}",
+            hint="Put quotes around texts that look like dates or numbers.",
+        ) from None
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
@@ -344,7 +365,7 @@ def read_config(path: Path) -> dict[str, Any]:
             if key in allowed_keys():
                 raise InputError(
                     f"{path}: {key} is not read from a file, because whoever can change the file "
-                    "could then run code",
+                    "could then run code or write anywhere",
                     hint=f"Give it as the flag --{key}.",
                 )
             raise InputError(
@@ -389,7 +410,15 @@ def file_schema() -> dict[str, Any]:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML keeps the last of two equal keys silently; here that is an error."""
+    """Without aliases, and two equal keys are an error: YAML keeps the last silently."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            # A few aliases of aliases make billions of values.
+            raise yaml.constructor.ConstructorError(
+                None, None, "aliases (*name) are not read", self.get_mark()
+            )
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()

@@ -81,6 +81,7 @@ class SystemSpec:
         options: dict[str, str] = {}
         for pair in pairs:
             key, equals, item = pair.partition("=")
+            key = key.strip().replace("-", "_")
             if not equals or not item or key in options:
                 raise InputError(
                     f"'{value}': '{pair}' is not an option"
@@ -88,7 +89,7 @@ class SystemSpec:
                     else f"'{value}': option '{key}' is given twice",
                     hint="Options follow the name after commas as key=value.",
                 )
-            options[key.strip().replace("-", "_")] = item.strip()
+            options[key] = item.strip()
         return cls(provider=provider.strip(), name=name, options=options)._checked()
 
     def _checked(self) -> SystemSpec:
@@ -101,10 +102,11 @@ class SystemSpec:
         if (
             not self.name
             or "," in self.name
+            or not self.name.isprintable()
             or any(map(str.isspace, self.name[:1] + self.name[-1:]))
         ):
             raise InputError(
-                f"'{self}': the name '{self.name}' is empty or holds a comma",
+                f"'{self}': the name '{self.name}' is empty, or holds a comma or a line break",
                 hint=f"For example {_EXAMPLES}.",
             )
         if provider.names and self.name not in provider.names:
@@ -257,7 +259,8 @@ def retrieve(
     run = Run(
         name=str(spec),
         # Rows of the searched matrix back to documents; both ascend, so ties stay by id.
-        documents=np.where(found >= 0, present[found], -1).astype(np.int32),
+        # The last place of the longer array is for -1, nothing.
+        documents=np.append(present, -1)[found].astype(np.int32),
         scores=scores,
     )
     facts = known_facts(embedder, store)

@@ -40,11 +40,15 @@ _STORED = np.dtype("<f4")
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
     """Folder of the cache: EMBED_AB_CACHE_DIR, else embed-ab under XDG_CACHE_HOME or ~/.cache."""
-    if own := environ.get("EMBED_AB_CACHE_DIR"):
-        return Path(own).expanduser()
-    if shared := environ.get("XDG_CACHE_HOME"):
-        return Path(shared) / "embed-ab"
-    return Path("~/.cache/embed-ab").expanduser()
+    own, shared = environ.get("EMBED_AB_CACHE_DIR"), environ.get("XDG_CACHE_HOME")
+    folder = own or (f"{shared}/embed-ab" if shared else "~/.cache/embed-ab")
+    try:
+        return Path(folder).expanduser()
+    except RuntimeError as error:  # no such user, or no home
+        raise InputError(
+            f"the cache folder {folder} has no place: {error}",
+            hint="Set EMBED_AB_CACHE_DIR to a folder that can be written.",
+        ) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,17 +271,19 @@ def clear_store(folder: Path) -> int:
         return 0
     try:
         store = VectorStore.open(folder)
-    except ForeignFileError:
-        raise
-    except EmbedAbError:
-        # Unlinking would pull the file from under another process; only a damaged one is unlinked.
-        for file in _files(path):
-            file.unlink(missing_ok=True)
-    else:
         try:
             store.clear()
         finally:
             store.close()
+    except ForeignFileError:
+        raise
+    except EmbedAbError:
+        # Unlinking would pull the file from under another process; only a damaged one is unlinked.
+        try:
+            for file in _files(path):
+                file.unlink(missing_ok=True)
+        except OSError as error:
+            raise _unwritable(folder, error) from error
     return before - sum(file.stat().st_size for file in _files(path) if file.exists())
 
 

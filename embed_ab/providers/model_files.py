@@ -38,10 +38,14 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
     if not path.is_file():
         return [("sentence_transformers.models.Transformer", "")]
     try:
-        return [
+        modules = [
             (str(module["type"]), str(module["path"])) for module in json.loads(path.read_text())
         ]
-    except (KeyError, TypeError, ValueError) as error:
+        for _, place in modules:
+            if Path(place).is_absolute() or ".." in Path(place).parts:
+                raise ValueError(f"the path '{place}' leads out of the model's folder")
+        return modules
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ProviderError(
             f"{path}: not a list of modules with type and path: {first_line(error)}",
             hint="Save the model again with sentence-transformers, or download it again.",
@@ -79,7 +83,7 @@ def check_files(name: str, folder: Path, *, remote_code: bool, pickle: bool) -> 
     """Refuse files that run code when they are loaded, unless they are allowed."""
     if not remote_code:
         for kind in _module_types(folder):
-            if not kind.startswith("sentence_transformers."):
+            if not kind.startswith(("sentence_transformers.", "torch.")):
                 raise ProviderError(
                     f"model '{name}' wants to run code of its own ({kind})", hint=REMOTE_CODE_HINT
                 )
@@ -108,18 +112,23 @@ def check_files(name: str, folder: Path, *, remote_code: bool, pickle: bool) -> 
 
 
 def _module_types(folder: Path) -> Iterator[str]:
-    """Classes of all modules, those inside a router included."""
+    """Classes of all modules, those inside a router and activations included."""
     for kind, path in _modules(folder):
         yield kind
         for name in ("router_config.json", "config.json"):
             for file in (folder / path).rglob(name) if path else [folder / name]:
                 try:
                     content = json.loads(file.read_text()) if file.is_file() else {}
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue  # the loader will say so
-                types = content.get("types") if isinstance(content, dict) else None
-                if isinstance(types, dict):
+                if not isinstance(content, dict):
+                    continue
+                if isinstance(types := content.get("types"), dict):
                     yield from map(str, types.values())
+                activation = content.get("activation_function")
+                if path and isinstance(activation, str):
+                    # One that is not torch's the library would quietly replace by another.
+                    yield activation
 
 
 def first_line(error: Exception) -> str:

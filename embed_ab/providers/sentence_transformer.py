@@ -333,6 +333,15 @@ def _limit_length(name: str, model: Any, max_length: int) -> None:
             f"model '{name}' has no length limit, so max_length={max_length} changes nothing",
             hint="Leave out max_length.",
         )
+    tokenizer: Any = getattr(model, "tokenizer", None)
+    if hasattr(tokenizer, "num_special_tokens_to_add"):
+        n_special = tokenizer.num_special_tokens_to_add(pair=False)
+        if max_length <= n_special:
+            raise InputError(
+                f"max_length={max_length} leaves no token of a text: model '{name}' adds "
+                f"{n_special} of its own",
+                hint=f"Give at least {n_special + 1}, better a few hundred.",
+            )
     config = getattr(getattr(model[0], "auto_model", None), "config", None)
     positions = getattr(config, "max_position_embeddings", None)
     if positions is not None and max_length > positions:

@@ -196,12 +196,12 @@ def test_the_config_file_of_the_folder_is_read(
     demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".embed-ab.yml").write_text(
-        "eval-path: demo\nmodel-a: mock:char3\nmodel-b: mock:word\nk: 3\njson: r.json\n",
+        "eval-path: demo\nmodel-a: mock:char3\nmodel-b: mock:word\nk: 3\n",
         encoding="utf-8",
     )
     monkeypatch.chdir(tmp_path)
 
-    assert main(["compare"]) == 0
+    assert main(["compare", "--json", "r.json"]) == 0
 
     assert json.loads((tmp_path / "r.json").read_text("utf-8"))["primary"] == "ndcg@3"
 

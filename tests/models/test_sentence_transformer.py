@@ -417,3 +417,14 @@ def test_a_hub_name_that_is_not_cached_is_a_provider_error_offline(hub_cache: Pa
         _ = SentenceTransformerEmbedder("owner/model", offline=True).fingerprint
 
     assert caught.value.hint == "Run once with the network, or give a local folder."
+
+
+@pytest.mark.parametrize("max_length", [1, 2])
+def test_a_limit_that_leaves_no_token_of_a_text_is_an_input_error(
+    minilm: Path, max_length: int
+) -> None:
+    """The tokenizer adds [CLS] and [SEP]."""
+    embedder = SentenceTransformerEmbedder(str(minilm), max_length=max_length)
+
+    with pytest.raises(InputError, match="adds 2 of its own"):
+        embedder.facts()

@@ -77,7 +77,7 @@ def test_a_query_without_a_relevant_document_is_null_and_counted() -> None:
 
 def test_the_primary_metric_is_the_first_gates() -> None:
     assert compared().primary == "ndcg@4"
-    assert compared(gate="recall@2:0.1 mrr:0.1").primary == "recall@2"
+    assert compared(gate="recall@2:0.1, mrr:0.1").primary == "recall@2"
 
 
 def test_a_gate_on_a_metric_that_is_not_shown_is_computed() -> None:

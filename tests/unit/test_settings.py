@@ -117,7 +117,7 @@ def test_a_wrong_flag_is_named() -> None:
 
 
 def test_unknown_metrics_codes_and_doubled_gates_are_input_errors() -> None:
-    for flags in ({"metrics": "bleu"}, {"ignore": "few_query"}, {"gate": "ndcg:0.1 ndcg@10:0.2"}):
+    for flags in ({"metrics": "bleu"}, {"ignore": "few_query"}, {"gate": "ndcg:0.1,ndcg@10:0.2"}):
         with pytest.raises(InputError):
             resolve(flags, config=None).options()
 

@@ -1,0 +1,213 @@
+"""Faults and hostile input from outside: the right exit code, one clear line, nothing harmed."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from embed_ab.cli import main
+from embed_ab.commands import demo_folder
+
+MOCKS = ["-a", "mock:char3", "-b", "mock:word"]
+
+
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "embed_ab", *words],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, **environment},
+        timeout=60,
+        check=False,
+    )
+
+
+def evalset(folder: Path, corpus: str) -> Path:
+    folder.mkdir()
+    (folder / "corpus.jsonl").write_text(corpus, "utf-8")
+    (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "x"}\n', "utf-8")
+    (folder / "qrels.tsv").write_text("q1\td1\t1\n", "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("words", [["compare", "--help"], ["schema"], ["demo", "--lang", "ko"]])
+def test_a_terminal_that_shows_ascii_only_is_no_fault(words: list[str]) -> None:
+    assert run(*words, PYTHONIOENCODING="ascii").returncode == 0
+
+
+def test_a_terminal_of_no_width_still_shows_the_result() -> None:
+    assert "ndcg@10" in run("demo", COLUMNS="0").stdout
+
+
+def test_a_full_disk_behind_standard_output_does_not_hide_a_failed_gate() -> None:
+    words = ["compare", str(demo_folder("en")), "-a", "bm25:auto", "-b", "mock:word", "-k", "1"]
+    command = [sys.executable, "-m", "embed_ab", *words, "--fail-if-worse", "hit@1:0.01"]
+
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    assert done.returncode == 1
+    assert "the result cannot be printed: No space left on device" in done.stderr
+
+
+def test_a_set_without_any_text_scores_zero(tmp_path: Path) -> None:
+    folder = evalset(tmp_path / "set", '{"_id": "d1", "text": ""}\n')
+
+    assert main(["compare", str(folder), *MOCKS, "--json", str(tmp_path / "r.json")]) == 0
+
+    result = json.loads((tmp_path / "r.json").read_text("utf-8"))
+    assert result["systems"][0]["means"]["recall@10"] == 0.0
+    assert "1 of them relevant to a query" in result["evalset"]["notices"][0]
+
+
+def test_a_tiny_margin_is_no_bug(tmp_path: Path) -> None:
+    words = ["compare", str(demo_folder("en")), "-a", "mock:word", "-b", "mock:word"]
+
+    assert main([*words, "--fail-if-worse", "ndcg@10:1e-320"]) == 0
+
+
+def test_special_files_and_links_are_written_to_not_replaced(tmp_path: Path) -> None:
+    target, link, pipe = (tmp_path / name for name in ("target.html", "link.html", "pipe"))
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    words = ["demo", "--report", str(link), "--json", str(pipe), "--out", str(tmp_path / "out")]
+
+    with subprocess.Popen([sys.executable, "-m", "embed_ab", *words], stdout=-3) as writing:
+        text = b""
+        while not text.endswith(b"\n}\n") and writing.poll() is None:
+            text += os.read(reader, 65_536)
+    os.close(reader)
+
+    assert writing.returncode == 0
+    assert json.loads(text)["schema_version"] == 1
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert link.is_symlink()
+    assert target.read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_a_result_never_overwrites_the_evaluation_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "set"
+    main(["demo", "--export", str(folder)])
+    before = (folder / "corpus.jsonl").read_bytes()
+
+    assert main(["compare", str(folder), *MOCKS, "--json", str(folder / "corpus.jsonl")]) == 2
+
+    assert (folder / "corpus.jsonl").read_bytes() == before
+    assert "is a file of the evaluation set" in capsys.readouterr().err
+
+
+def test_two_results_in_one_file_are_refused(tmp_path: Path) -> None:
+    same = str(tmp_path / "same")
+
+    assert main(["demo", "--report", same, "--json", same]) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "k: 2024-99-99",
+        "k: !!int abc",
+        "seed: " + "9" * 5000,
+        "metrics: " + "[" * 20_000,
+        "metrics: [" + "&a [" + "l, " * 9 + "l], " + "[*a, *a, *a, *a]]",
+        'cluster-by: "a\\0b"',
+        "out: elsewhere",
+        "report: .github/workflows/x.yml",
+        "json: /etc/passwd",
+        "runs: ..",
+    ],
+)
+def test_a_hostile_config_file_is_exit_2(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "c.yml"
+    path.write_text(text, encoding="utf-8")
+
+    assert main(["compare", str(demo_folder("en")), *MOCKS, "--config", str(path)]) == 2
+
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert len(error) < 1000
+
+
+@pytest.mark.parametrize(
+    "name", ["x\n::error::pwned", "##[error]pwned", "::add-mask::a", "\x1b]0;title\x07"]
+)
+def test_a_name_does_not_act_on_a_log(name: str) -> None:
+    done = run("check", name)
+
+    assert done.returncode == 2
+    for line in (done.stdout + done.stderr).splitlines():
+        assert not line.lstrip().startswith("::")
+        assert "##[" not in line
+        assert "\x1b" not in line
+
+
+@pytest.mark.parametrize("words", [["check"], ["compare", *MOCKS]])
+def test_a_folder_name_that_is_not_utf8_is_exit_2(words: list[str], tmp_path: Path) -> None:
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/x\xff")
+    Path(folder).mkdir()
+
+    assert main([words[0], folder, *words[1:]]) == 2
+
+
+def test_a_result_with_a_number_of_thousands_of_digits_is_exit_2(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_text('{"schema_version": ' + "1" * 5000 + "}", "utf-8")
+
+    assert main(["report", str(path)]) == 2
+
+
+@pytest.mark.parametrize("days", ["-1", "9" * 20])
+def test_prune_takes_sensible_days_only(days: str) -> None:
+    assert main(["cache", "prune", "--days", days]) == 2
+
+
+def test_a_cache_folder_of_nobody_is_exit_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBED_AB_CACHE_DIR", "~no-such-user/x")
+
+    assert main(["compare", str(demo_folder("en")), *MOCKS]) == 2
+
+
+def test_a_pipe_in_place_of_a_file_is_exit_2(tmp_path: Path) -> None:
+    folder = evalset(tmp_path / "set", "")
+    (folder / "corpus.jsonl").unlink()
+    os.mkfifo(folder / "corpus.jsonl")
+
+    assert main(["check", str(folder)]) == 2
+
+
+def test_a_store_damaged_inside_is_cleared(cache_dir: Path) -> None:
+    words = ["compare", str(demo_folder("en")), *MOCKS]
+    assert main(words) == 0
+    store = cache_dir / "vectors.sqlite3"
+    content = bytearray(store.read_bytes())
+    content[2 * 4096 : 5 * 4096] = b"\xff" * (3 * 4096)
+    store.write_bytes(content)
+    for file in cache_dir.glob("vectors.sqlite3-*"):
+        file.unlink()
+
+    assert main(words) == 3
+    assert main(["cache", "clear"]) == 0
+    assert main(words) == 0
+
+
+def test_bm25_alone_needs_no_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("", "utf-8")
+    monkeypatch.setenv("EMBED_AB_CACHE_DIR", str(blocked / "cache"))
+    words = ["compare", str(demo_folder("en")), "-a", "bm25:word", "-b", "bm25:char2"]
+
+    assert main([*words, "--out", str(tmp_path / "out")]) == 0
+    assert main(["compare", str(demo_folder("en")), *MOCKS, "--out", str(tmp_path / "out")]) == 2
