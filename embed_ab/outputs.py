@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -35,6 +36,13 @@ def report_folder() -> Path:
     return cache_folder(os.environ) / "reports"
 
 
+def prune_reports(*, older_than: float) -> None:
+    """Delete the folders of results without --out that were made before a time of the clock."""
+    for folder in report_folder().glob("*"):
+        if folder.is_dir() and not folder.is_symlink() and folder.stat().st_mtime < older_than:
+            shutil.rmtree(folder)
+
+
 def places(settings: Settings, moment: datetime) -> Places:
     """Return where the files go.
 
@@ -57,6 +65,10 @@ def places(settings: Settings, moment: datetime) -> Places:
     named = [path for path in files if settings.out or path.parent != folder]
     if settings.runs:
         named.append(Path(settings.runs) / "a.trec")
+    if not settings.out:
+        existing = next(parent for parent in folder.parents if parent.exists())
+        if not (existing.is_dir() and os.access(existing, os.W_OK)):
+            raise InputError(f"{existing} cannot be written", hint=_HINT)
     for path in named:
         if settings.eval_path and path.exists() and _is_within(path, Path(settings.eval_path)):
             raise InputError(f"{path} is a file of the evaluation set", hint=_HINT)

@@ -358,7 +358,12 @@ def read_config(path: Path) -> dict[str, Any]:
     allowed = file_keys()
     for key, flags in _OTHER_FLAGS.items():
         for other in (flag.removeprefix("--") for flag in flags if flag.startswith("--")):
-            if other in loaded and key not in loaded:
+            if other in loaded and key in loaded:
+                raise InputError(
+                    f"{path}: {key} and {other} are one setting, given twice",
+                    hint=f"Keep {key}.",
+                )
+            if other in loaded:
                 loaded[key] = loaded.pop(other)
     for key in loaded:
         if key not in allowed:
@@ -405,6 +410,12 @@ def file_schema() -> dict[str, Any]:
             if n in schema["properties"][key]
         }
         schema["properties"][key]["anyOf"] = [{"type": "string"}, listed]
+    schema["properties"] |= {
+        flag.removeprefix("--"): schema["properties"][key]
+        for key, flags in _OTHER_FLAGS.items()
+        for flag in flags
+        if flag.startswith("--")
+    }
     schema |= {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": CONFIG_NAME}
     return schema
 

@@ -57,6 +57,43 @@ def test_a_full_disk_behind_standard_output_does_not_hide_a_failed_gate() -> Non
     assert "the result cannot be printed: No space left on device" in done.stderr
 
 
+@pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full", "2> >(true)", ">&-", ">&- 2>&-"])
+def test_a_stream_nobody_reads_changes_no_exit_code(streams: str, tmp_path: Path) -> None:
+    demo = demo_folder("en")
+    command = f"{sys.executable} -m embed_ab"
+    passing = f"{command} compare {demo} -a bm25:auto -b mock:word --out {tmp_path}"
+    commands = {
+        f"{command} check {tmp_path}/none": 2,
+        passing: 0,
+        f"{passing} --fail-if-worse hit@1:0.01": 1,
+    }
+
+    for line, code in commands.items():
+        done = subprocess.run(["bash", "-c", f"{line} {streams}"], check=False, timeout=60)
+        assert done.returncode == code, line
+    assert (tmp_path / "result.json").is_file()
+
+
+def test_forced_colour_does_not_make_a_log_a_terminal() -> None:
+    done = run("check", "::warning::pwned", FORCE_COLOR="1")
+    table = run("demo", FORCE_COLOR="1")
+
+    assert "::warning" not in done.stdout + done.stderr
+    assert any("interval" in line and "detects" in line for line in table.stdout.splitlines())
+
+
+def test_a_default_place_that_cannot_be_written_costs_no_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("", "utf-8")
+    monkeypatch.setenv("EMBED_AB_CACHE_DIR", str(blocked / "cache"))
+    monkeypatch.setattr("embed_ab.systems.retrieve", lambda *_, **__: pytest.fail("worked"))
+
+    assert main(["compare", str(demo_folder("en")), *MOCKS, "--no-cache"]) == 2
+    assert "Choose another place with --out" in capsys.readouterr().err
+
+
 def test_a_set_without_any_text_scores_zero(tmp_path: Path) -> None:
     folder = evalset(tmp_path / "set", '{"_id": "d1", "text": ""}\n')
 
