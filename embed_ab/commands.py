@@ -246,7 +246,8 @@ def exit_code(outcome: str, on_inconclusive: str) -> int:
 
 def command_line(settings: Settings) -> str:
     """Return the command that repeats a comparison, quoted for a shell."""
-    words = ["embed-ab", "compare", settings.eval_path or "EVAL"]
+    folder = settings.eval_path or "EVAL"
+    words = ["embed-ab", "compare", f"./{folder}" if folder.startswith("-") else folder]
     for key, value in settings.changed().items():
         if key == "eval-path":
             continue

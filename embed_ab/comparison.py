@@ -259,7 +259,9 @@ def clusters_by(
         groups = [str(document) if document >= 0 else None for document in gold]
     else:
         groups = [
-            None if metadata.get(cluster_by) is None else json.dumps(metadata[cluster_by])
+            None
+            if metadata.get(cluster_by) is None
+            else json.dumps(metadata[cluster_by], sort_keys=True)
             for metadata in evalset.query_metadata
         ]
         if not any(groups):
