@@ -9,9 +9,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TextIO, get_args
 
 from embed_ab import __version__
 from embed_ab.errors import EmbedAbError
@@ -338,15 +338,15 @@ def _reader_may_leave() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        _forget_stdout()
+        _forget(sys.stdout)
     except OSError as error:
         _say(f"error: the result cannot be printed: {error.strerror}")
-        _forget_stdout()
+        _forget(sys.stdout)
 
 
-def _forget_stdout() -> None:
-    # Python flushes once more at its end, and would complain about the pipe again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _forget(stream: TextIO) -> None:
+    # Python flushes once more at its end, and would end with a code of its own where that fails.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _console() -> Console:
@@ -368,8 +368,10 @@ def _say(text: str) -> None:
     from embed_ab.formats import printable
 
     encoding = sys.stderr.encoding or "utf-8"
-    with suppress(OSError):  # nobody is there to read it
+    try:
         print(printable(text, encoding, sys.stderr.isatty()), file=sys.stderr, flush=True)  # noqa: T201
+    except OSError:
+        _forget(sys.stderr)  # nobody is there to read it
 
 
 @contextmanager

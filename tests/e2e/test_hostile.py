@@ -18,6 +18,8 @@ import pytest
 from embed_ab.cli import main
 from embed_ab.commands import demo_folder
 
+# Without what unbuffers the streams: then a fault shows only when Python ends.
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
 MOCKS = ["-a", "mock:char3", "-b", "mock:word"]
 
 
@@ -27,7 +29,7 @@ def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        env={**os.environ, **environment},
+        env={**ENVIRONMENT, **environment},
         timeout=60,
         check=False,
     )
@@ -55,7 +57,14 @@ def test_a_full_disk_behind_standard_output_does_not_hide_a_failed_gate() -> Non
     command = [sys.executable, "-m", "embed_ab", *words, "--fail-if-worse", "hit@1:0.01"]
 
     with Path("/dev/full").open("w", encoding="utf-8") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            command,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=ENVIRONMENT,
+            check=False,
+        )
 
     assert done.returncode == 1
     assert "the result cannot be printed: No space left on device" in done.stderr
@@ -73,7 +82,9 @@ def test_a_stream_nobody_reads_changes_no_exit_code(streams: str, tmp_path: Path
     }
 
     for line, code in commands.items():
-        done = subprocess.run(["bash", "-c", f"{line} {streams}"], check=False, timeout=60)
+        done = subprocess.run(
+            ["bash", "-c", f"{line} {streams}"], env=ENVIRONMENT, check=False, timeout=60
+        )
         assert done.returncode == code, line
     assert (tmp_path / "result.json").is_file()
 
