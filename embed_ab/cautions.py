@@ -143,7 +143,8 @@ def _few_queries(e: Evidence) -> Iterator[Caution]:
             code="few_queries",
             message=f"Only {n} {what} {'was' if n == 1 else 'were'} evaluated; intervals from so "
             "few are rough.",
-            advice="Add questions: 100 show a difference of about a third the size that 10 do.",
+            advice=f"Add {'questions' if e.clusters is None else 'groups of questions'}: 100 show "
+            "a difference of about a third the size that 10 do.",
         )
 
 
@@ -373,24 +374,24 @@ def _unjudged_gap(e: Evidence) -> Iterator[Caution]:
 
 
 def _tied_at_cutoff(e: Evidence) -> Iterator[Caution]:
+    ties = []
     for k in e.cutoffs:
         counts = {}
         for side, system in e.sides:
             scores = system.run.scores[:, k - 1 : k + 1]
             if scores.shape[1] == 2:
-                counts[side] = int(
-                    np.sum((scores[:, 0] == scores[:, 1]) & np.isfinite(scores[:, 1]))
-                )
+                is_tied = (scores[:, 0] == scores[:, 1]) & np.isfinite(scores[:, 1])
+                counts[side] = int(np.sum(is_tied))
         if any(counts.values()):
-            yield Caution(
-                code="tied_at_cutoff",
-                message=f"Documents at ranks {k} and {k + 1} have equal scores in "
-                + " and ".join(
-                    f"{n} {'query' if n == 1 else 'queries'} of {s}" for s, n in counts.items()
-                )
-                + "; the document id decides which one counts.",
-                advice="Other tools may break ties otherwise; identical texts are the usual cause.",
-            )
+            sides = (f"{n} {'query' if n == 1 else 'queries'} of {s}" for s, n in counts.items())
+            ties.append(f"{k} and {k + 1} in {' and '.join(sides)}")
+    if ties:
+        yield Caution(
+            code="tied_at_cutoff",
+            message=f"Documents have equal scores at ranks {'; '.join(ties)}. The document id "
+            "decides which one counts.",
+            advice="Other tools may break ties otherwise; identical texts are the usual cause.",
+        )
 
 
 def _bm25_zero_hits(e: Evidence) -> Iterator[Caution]:

@@ -31,7 +31,7 @@ _VERBS = {
     "compare": "Compare system B with system A on an evaluation set.",
     "check": "Validate an evaluation set and print what it holds.",
     "gate": "Judge a result.json again with other gates.",
-    "report": "Write report.html and comment.md again from a result.json.",
+    "report": "Write report.html, comment.md and result.json again from a result.json.",
     "demo": "Run a comparison on a small manual that comes with embed-ab.",
     "cache": "Show, clear or prune the store of vectors.",
     "schema": "Print the JSON Schema of .embed-ab.yml.",
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     _make_streams_safe()
     try:
-        arguments = vars(_parser(words).parse_args(words))
+        arguments = _parse(words)
         return int(_COMMANDS[arguments.pop("command")](arguments))
     except EmbedAbError as error:
         _say(f"error: {error}")
@@ -87,6 +87,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BUG_EXIT_CODE
 
 
+def _parse(words: Sequence[str]) -> dict[str, Any]:
+    try:
+        return vars(_parser(words).parse_args(words))
+    except SystemExit:  # argparse printed its help or its error; its code stands
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                _forget(stream)
+        raise
+
+
 def _make_streams_safe() -> None:
     """Let no stream that is closed, or that cannot show a letter, change an exit code."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
@@ -94,15 +106,6 @@ def _make_streams_safe() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def parser_of_each_verb() -> dict[str, argparse.ArgumentParser]:
-    """Return the parser of every command with its flags, for documentation."""
-    parsers = {}
-    for verb, text in _VERBS.items():
-        parsers[verb] = argparse.ArgumentParser(prog=f"embed-ab {verb}", description=text)
-        _FLAGS[verb](parsers[verb])
-    return parsers
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
@@ -160,12 +163,18 @@ def _demo_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _cache_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", choices=["info", "clear", "prune"], default="info")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=["info", "clear", "prune"],
+        default="info",
+        help="Show what the store holds, empty it, or drop what is old.",
+    )
     parser.add_argument(
         "--days",
         type=int,
         default=30,
-        help="prune: drop vectors not used, and reports without --out made, so long ago (30).",
+        help="prune drops vectors not used, and reports without --out made, so long ago (30).",
     )
 
 
@@ -252,8 +261,9 @@ def _run_demo(arguments: dict[str, Any]) -> int:
 
     language = arguments.pop("lang")
     if folder := arguments.pop("export"):
+        paths = commands.export_demo(language, Path(folder))
         with _reader_may_leave():
-            for path in commands.export_demo(language, Path(folder)):
+            for path in paths:
                 print(path)  # noqa: T201
             print(f"embed-ab compare {folder} -a mock:char3 -b mock:word")  # noqa: T201
         return 0
@@ -358,7 +368,9 @@ def _console() -> Console:
             raise BrokenPipeError
 
     console = Plain()
-    if console.width < 1:  # COLUMNS=0
+    if not sys.stdout.isatty():
+        console.width = 200  # in a log a row of a table should be one line
+    elif console.width < 1:  # COLUMNS=0
         console.width = 80
     return console
 

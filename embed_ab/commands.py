@@ -66,21 +66,17 @@ def compare(
     if settings.runs:
         runs.check_ids(evalset.query_ids, evalset.document_ids)
     comparison, ranked = compare_evalset(evalset, settings, on_progress=on_progress, clock=clock)
-    unpublished = None
-    try:
-        outputs.publish(comparison, places)
-        if settings.runs:
-            # Without the rank below the deepest cutoff, which is there only to see ties.
-            folder = Path(settings.runs)
-            outputs.write_runs(evalset, ranked, options.deepest, options.min_grade, folder)
-    except InputError as error:
-        unpublished = error
-    return Finished(
-        comparison=comparison,
-        places=places,
-        exit_code=exit_code(comparison.outcome, settings.on_inconclusive),
-        unpublished=unpublished,
+    finished = _published(
+        comparison, places, exit_code(comparison.outcome, settings.on_inconclusive)
     )
+    if settings.runs and finished.unpublished is None:
+        # Without the rank below the deepest cutoff, which is there only to see ties.
+        folder = Path(settings.runs)
+        try:
+            outputs.write_runs(evalset, ranked, options.deepest, options.min_grade, folder)
+        except InputError as error:
+            return replace(finished, unpublished=error)
+    return finished
 
 
 def load_evalset(settings: Settings) -> Evalset:
@@ -201,9 +197,7 @@ def judge_again(path: Path, settings: Settings) -> tuple[Comparison, int]:
 def report_again(path: Path, settings: Settings, *, clock: Clock = now) -> Finished:
     """Render every surface of a result file again. Raises: InputError."""
     comparison = result_json.load(path)
-    places = outputs.places(settings, clock())
-    outputs.publish(comparison, places)
-    return Finished(comparison=comparison, places=places, exit_code=0)
+    return _published(comparison, outputs.places(settings, clock()), 0)
 
 
 def demo(language: str, settings: Settings, *, clock: Clock = now) -> Finished:
@@ -218,8 +212,7 @@ def demo(language: str, settings: Settings, *, clock: Clock = now) -> Finished:
     compared, _ = compare_evalset(evalset, settings, clock=clock)
     # Where the package lies on this machine is not part of the result.
     comparison = replace(compared, command=f"embed-ab demo --lang {language}")
-    outputs.publish(comparison, places)
-    return Finished(comparison=comparison, places=places, exit_code=0)
+    return _published(comparison, places, 0)
 
 
 def demo_folder(language: str) -> Path:
@@ -231,9 +224,14 @@ def export_demo(language: str, folder: Path) -> list[Path]:
     """Copy the demo collection to a folder that does not hold one. Raises: InputError."""
     source = demo_folder(language)
     targets = {item: folder / item.name for item in sorted(source.iterdir()) if item.is_file()}
+    hint = "Choose another folder for --export."
     for target in targets.values():
-        if target.exists():
-            raise InputError(f"{target} exists already", hint="Choose another folder for --export.")
+        try:
+            is_taken = target.exists()
+        except OSError as error:
+            raise InputError(f"{folder}: {error.strerror}", hint=hint) from None
+        if is_taken:
+            raise InputError(f"{target} exists already", hint=hint)
     for item, target in targets.items():
         outputs.write_text(target, item.read_text("utf-8"))
     return list(targets.values())
@@ -279,6 +277,15 @@ def store_info(action: str, days: int) -> StoreInfo:
         if action == "prune":
             store.prune(older_than_days=days)
         return store.info()
+
+
+def _published(comparison: Comparison, places: outputs.Places, code: int) -> Finished:
+    finished = Finished(comparison=comparison, places=places, exit_code=code)
+    try:
+        outputs.publish(comparison, places)
+    except InputError as error:
+        return replace(finished, unpublished=error)
+    return finished
 
 
 def _recorded_settings(comparison: Comparison, path: Path) -> Settings:

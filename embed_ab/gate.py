@@ -119,6 +119,8 @@ def judge(gate: Gate, difference: PairedDifference, *, min_queries: int) -> Gate
         needed = None
         if 1e-9 < tolerable < 1:
             needed = math.ceil(math.log(1 - difference.level) / math.log1p(-tolerable))
+    if needed is not None and (units == "queries" or difference.losses == 0):
+        needed = max(needed, min_queries)  # both count the same
     finding: GateFinding = "inconclusive"
     if n >= min_queries:
         if difference.difference < -margin and difference.high < 0:
@@ -132,15 +134,13 @@ def judge(gate: Gate, difference: PairedDifference, *, min_queries: int) -> Gate
             why = f"{_units(difference)} fewer than the {min_queries} a verdict needs"
         elif not why:
             why = f"the interval reaches below {-margin:g}" if margin else "the interval includes 0"
-        if needed is not None:
-            needed = max(needed, min_queries)
-            is_by_units = difference.losses == 0
-            if needed > (n if is_by_units else difference.n_queries):
-                what = units if is_by_units else "queries"
-                why += (
-                    f"; if B is as good as A, about {needed} {what} would show that it loses no "
-                    f"more than {margin:g}"
-                )
+        n_of_needed = n if difference.losses == 0 else difference.n_queries
+        if needed is not None and needed > n_of_needed:
+            what = units if difference.losses == 0 else "queries"
+            why += (
+                f"; if B is as good as A, about {needed} {what} would show that it loses no more "
+                f"than {margin:g}"
+            )
     outcome = _OUTCOMES[finding]
     limit = f"-{margin:g}" if margin else "0"
     reason = (

@@ -7,6 +7,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from embed_ab.settings import Settings
 
 RUN_FILES = ("a.trec", "b.trec", "bm25.trec", "qrels.trec")
 _STAMP = "%Y%m%dT%H%M%S.%f"
-_HINT = "Choose another place with --out."
+_HINT = "Choose another place, for example with --out."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,8 @@ def places(settings: Settings, moment: datetime) -> Places:
     try:
         _try(files, skipped=None if settings.out else folder, settings=settings)
     except (OSError, RuntimeError, ValueError) as error:  # too long, a loop of links
-        raise InputError(f"{error}", hint=_HINT) from None
+        problem = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError(f"a result cannot be written: {problem}", hint=_HINT) from None
     return found
 
 
@@ -100,12 +102,13 @@ def _try(files: Sequence[Path], *, skipped: Path | None, settings: Settings) -> 
 
 def _is_of_evalset(path: Path, folder: Path) -> bool:
     place, folder = path.resolve(), folder.resolve()
-    is_named_so = place.name.partition(".")[0] in ("corpus", "queries", "qrels")
-    return (is_named_so and place.parent == folder) or place.parent == folder / "qrels"
+    name = place.name.removesuffix(".gz")
+    in_folder = place.parent == folder and name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv")
+    return in_folder or (place.parent == folder / "qrels" and name.endswith(".tsv"))
 
 
 def publish(comparison: Comparison, to: Places) -> None:
-    """Write report, JSON and comment. Raises: InputError."""
+    """Write JSON, report and comment. Raises: InputError."""
     write_text(to.json, result_json.dumps(comparison))
     write_text(to.report, render.html(comparison))
     write_text(to.comment, render.markdown(comparison))
@@ -142,8 +145,8 @@ def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all; a device or a pipe as it is. Raises: InputError."""
     try:
         if path.exists() and not path.is_file():
-            with path.open("w", encoding="utf-8", newline="\n") as stream:
-                stream.write(text)
+            with suppress(BrokenPipeError), path.open("w", encoding="utf-8") as stream:
+                stream.write(text)  # a reader may leave when it has seen enough
             return
         path = path.resolve()  # the file that a link names is replaced, not the link
         path.parent.mkdir(parents=True, exist_ok=True)

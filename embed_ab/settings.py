@@ -326,7 +326,7 @@ def resolve(flags: Mapping[str, Any], *, config: Path | None) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0])
-        place = flags_of(key)[-1] if key in given else f"{config}: {key}"
+        place = flags_of(key)[0] if key in given else f"{config}: {key}"
         value = given.get(key, from_file.get(key))
         reason = first["msg"].removeprefix("Value error, ")
         if key not in from_file and key not in allowed_keys():

@@ -44,6 +44,8 @@ def comparison(compared: Comparison, console: Console, *, quiet: bool = False) -
     for system in compared.systems:
         _line(console, f"{system.label}: {formats.shorten(system.system, 200)}{_prompts(system)}")
     _line(console, f"set: {context['set_sentence']}")
+    for notice in compared.evalset.notices:
+        _line(console, f"note: {notice}")
     _line(console)
     _table(
         console,
@@ -146,7 +148,7 @@ def check(found: Check, console: Console) -> None:
     for name, fact in facts.items():
         _line(console, f"{name}: {fact}")
     for notice in found.notices:
-        _line(console, f"! {notice.code}: {notice.message}")
+        _line(console, f"note: {notice.message}")
 
 
 def cache_info(info: StoreInfo, console: Console) -> None:
@@ -169,8 +171,7 @@ def _table(console: Console, headings: Sequence[str], rows: Sequence[Sequence[st
         )
     for row in rows:
         table.add_row(*(_safe(console, text) for text in row))
-    # In a log a row is one line, however long.
-    console.print(table, width=None if _is_terminal(console) else max(console.width, 200))
+    console.print(table)
 
 
 def _is_terminal(console: Console) -> bool:

@@ -59,7 +59,7 @@ def _module_folders(folder: Path) -> list[Path]:
     for place in list(found):
         types = _json_object(place / "router_config.json").get("types")
         if isinstance(types, dict):
-            found |= {place / name for name in types if Path(name).name == name}
+            found |= {place / name for name in types if Path(name).name == name != ".."}
     return sorted(found)
 
 

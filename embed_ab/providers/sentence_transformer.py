@@ -302,7 +302,7 @@ def _versions() -> dict[str, str]:
     except PackageNotFoundError as error:
         raise ProviderError(
             f"models of sentence-transformers need the package {error.name}, which is missing",
-            hint="Install it with pip install sentence-transformers.",
+            hint="Install it with pip install 'sentence-transformers>=6.2,<7'.",
         ) from error
 
 
@@ -391,7 +391,7 @@ def _hub_error(name: str, revision: str, error: Exception, offline: bool) -> Pro
         )
     return ProviderError(
         f"model '{name}' could not be fetched from the hub: {first_line(error)}",
-        hint="Check the network, or give a local folder or a model that is already downloaded.",
+        hint="There is no folder of that name here; check the name and the network.",
     )
 
 

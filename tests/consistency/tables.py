@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from embed_ab.cautions import CODES
-from embed_ab.cli import parser_of_each_verb
+from embed_ab.cli import _VERBS, _parser
 from embed_ab.settings import Settings, allowed_keys, extra, flags_of, key_of
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,8 @@ def commands_table() -> str:
     """A row for each command, with what it takes beside settings."""
     keys = set(allowed_keys())
     rows = ["| command | does | takes beside options |", "| --- | --- | --- |"]
-    for verb, parser in parser_of_each_verb().items():
+    (verbs,) = (a for a in _parser(list(_VERBS))._actions if isinstance(a.choices, dict))
+    for verb, parser in verbs.choices.items():
         taken = []
         for action in parser._actions:
             if action.dest in keys or action.dest == "help":

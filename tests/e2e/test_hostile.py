@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sqlite3
 import stat
 import subprocess
@@ -77,6 +78,8 @@ def test_a_stream_nobody_reads_changes_no_exit_code(streams: str, tmp_path: Path
     passing = f"{command} compare {demo} -a bm25:auto -b mock:word --out {tmp_path}"
     commands = {
         f"{command} check {tmp_path}/none": 2,
+        f"{command} compare --nope": 2,
+        f"{command} --help": 0,
         passing: 0,
         f"{passing} --fail-if-worse hit@1:0.01": 1,
     }
@@ -91,7 +94,7 @@ def test_a_stream_nobody_reads_changes_no_exit_code(streams: str, tmp_path: Path
 
 def test_forced_colour_does_not_make_a_log_a_terminal() -> None:
     done = run("check", "::warning::pwned", FORCE_COLOR="1")
-    table = run("demo", FORCE_COLOR="1")
+    table = run("demo", FORCE_COLOR="1", COLUMNS="40")
 
     assert "::warning" not in done.stdout + done.stderr
     assert any("interval" in line and "detects" in line for line in table.stdout.splitlines())
@@ -106,7 +109,7 @@ def test_a_default_place_that_cannot_be_written_costs_no_work(
     monkeypatch.setattr("embed_ab.systems.retrieve", lambda *_, **__: pytest.fail("worked"))
 
     assert main(["compare", str(demo_folder("en")), *MOCKS, "--no-cache"]) == 2
-    assert "Choose another place with --out" in capsys.readouterr().err
+    assert "Choose another place" in capsys.readouterr().err
 
 
 def test_a_set_without_any_text_scores_zero(tmp_path: Path) -> None:
@@ -278,7 +281,8 @@ def test_prune_leaves_what_is_not_ours(cache_dir: Path) -> None:
     mixed.mkdir()
     (mixed / "thesis.txt").write_text("x", "utf-8")
     (reports / ".DS_Store").write_text("", "utf-8")
-    (reports / "20200101T000000.000000-link").symlink_to(cache_dir / "nowhere")
+    (cache_dir / "elsewhere").mkdir()
+    (reports / "20200101T000000.000000-link").symlink_to(cache_dir / "elsewhere")
 
     assert main(["cache", "prune", "--days", "0"]) == 0
 
@@ -297,7 +301,7 @@ def test_results_may_lie_inside_the_set_and_be_written_again(
     monkeypatch.chdir(tmp_path / "set")
 
     for _ in range(2):
-        assert main(["compare", ".", *MOCKS, "--out", "results"]) == 0
+        assert main(["compare", ".", *MOCKS, "--out", "results", "--runs", "."]) == 0
 
 
 @pytest.mark.parametrize(
@@ -368,6 +372,32 @@ def test_folders_may_have_wide_spaces_and_joiners(tmp_path: Path) -> None:
     main(["demo", "--export", str(folder)])
 
     assert main(["check", str(folder)]) == 0
+
+
+def test_a_reader_of_the_json_may_leave(tmp_path: Path) -> None:
+    demo = demo_folder("en")
+    command = f"{sys.executable} -m embed_ab compare {demo} -a bm25:auto -b mock:word"
+    script = f"{command} --out {tmp_path}/out --json /dev/stdout | true; exit ${{PIPESTATUS[0]}}"
+
+    done = subprocess.run(["bash", "-c", script], env=ENVIRONMENT, check=False, timeout=60)
+
+    assert done.returncode == 0
+
+
+def test_an_export_that_fails_is_exit_2(tmp_path: Path) -> None:
+    assert main(["demo", "--export", str(tmp_path / ("n" * 300))]) == 2
+
+
+def test_the_recorded_command_of_a_folder_that_looks_like_a_flag_can_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main(["demo", "--export", "./-set"])
+
+    assert main(["compare", "./-set", *MOCKS, "--json", "r.json"]) == 0
+
+    command = json.loads(Path("r.json").read_text("utf-8"))["command"]
+    assert main(shlex.split(command)[1:]) == 0
 
 
 def test_a_prompt_that_utf8_cannot_hold_is_exit_2() -> None:

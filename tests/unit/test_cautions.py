@@ -205,7 +205,7 @@ def test_tied_at_cutoff() -> None:
     scores = A.run.scores.copy()
     scores[:3, 9:] = 0.5
 
-    assert "3 queries of A and 0 queries of B" in message(
+    assert "at ranks 10 and 11 in 3 queries of A and 0 queries of B. The" in message(
         "tied_at_cutoff", replace(A, run=replace(A.run, scores=scores))
     )
 

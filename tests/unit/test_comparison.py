@@ -157,14 +157,17 @@ def test_a_query_without_the_field_is_a_group_of_its_own_and_types_differ() -> N
         "q2": {"text": "c", "topic": None},
         "q3": {"text": "d"},
         "q4": {"text": "e", "topic": 1},
+        "q5": {"text": "f", "topic": {"a": 1, "b": 2}},
+        "q6": {"text": "g", "topic": {"b": 2, "a": 1}},
     }
     loaded = from_records({"d1": "one"}, queries, {query: {"d1": 1} for query in queries})
     options = resolve({"k": 1, "cluster-by": "topic"}, config=None).options()
 
-    rows = compare_runs(loaded, system([[0]] * 5), system([[0]] * 5), None, options).queries
+    rows = compare_runs(loaded, system([[0]] * 7), system([[0]] * 7), None, options).queries
 
-    assert len({row.cluster for row in rows}) == 4
+    assert len({row.cluster for row in rows}) == 5
     assert rows[0].cluster == rows[4].cluster
+    assert rows[5].cluster == rows[6].cluster
 
 
 def test_one_group_of_all_queries_is_an_input_error() -> None:

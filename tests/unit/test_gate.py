@@ -134,6 +134,19 @@ def test_never_fewer_than_min_queries_are_needed() -> None:
     assert judged(gate, n_queries=5, ties=5, **same).queries_needed == 10
 
 
+def test_the_floor_holds_for_a_verdict_too_and_not_across_units() -> None:
+    """((1.959964 + 0.841621) * 0.01 / 0.02)^2 = 1.96: two queries, but a verdict needs ten.
+
+    With 9 queries in 4 groups the formula counts queries and the minimum groups: no floor.
+    """
+    passed = judged(difference=0.0, low=-0.01, high=0.01, sd=0.01, n_queries=12)
+    grouped = judged(difference=0.0, low=-0.01, high=0.01, sd=0.01, n_queries=9, n_units=4)
+
+    assert (passed.outcome, passed.queries_needed) == ("pass", 10)
+    assert grouped.queries_needed == 2
+    assert "would show" not in grouped.reason
+
+
 def test_an_inconclusive_gate_always_says_why() -> None:
     """((1.959964 + 0.841621) * 0.03 / 0.02)^2 = 17.7: more queries are not what is missing."""
     verdict = judged(difference=-0.015, low=-0.025, high=-0.005, sd=0.03)

@@ -34,6 +34,18 @@ def test_a_module_outside_the_folder_is_refused_before_it_is_read(
             look()
 
 
+def test_a_router_does_not_lead_out_of_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    model(folder, [("sentence_transformers.models.Router", "")])
+    (folder / "router_config.json").write_text('{"types": {"..": "x"}}', "utf-8")
+    before = digest_of(folder, False)
+
+    (tmp_path / "stranger.bin").write_bytes(b"x")
+
+    assert digest_of(folder, False) == before
+
+
 def test_an_activation_that_is_not_torchs_counts_as_code(tmp_path: Path) -> None:
     """sentence-transformers would put Tanh in its place with a warning: another model."""
     folder = model(

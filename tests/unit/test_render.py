@@ -698,7 +698,7 @@ def test_a_check_prints_one_fact_a_line() -> None:
         "query length in characters: 4 to 41, median 20, 95% have at most 40",
         "more fields of documents: source (1,234)",
         "more fields of queries: none",
-        "! bom_stripped: A byte order mark was left out.",
+        "note: A byte order mark was left out.",
     ]
 
 

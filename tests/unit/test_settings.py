@@ -113,8 +113,21 @@ def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
 
 
 def test_a_wrong_flag_is_named() -> None:
-    with pytest.raises(InputError, match=r"--k: .*not '0'"):
+    with pytest.raises(InputError, match=r"-k: .*not '0'"):
         resolve({"k": "0"}, config=None)
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [({"eval-path": "a\nb"}, "EVAL: "), ({"gate": [1]}, "--fail-if-worse: ")],
+)
+def test_an_error_names_the_spelling_that_the_help_shows(
+    flags: dict[str, object], name: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        resolve(flags, config=None)
+
+    assert str(caught.value).startswith(name)
 
 
 def test_unknown_metrics_codes_and_doubled_gates_are_input_errors() -> None:
