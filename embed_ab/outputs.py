@@ -20,6 +20,7 @@ from embed_ab.providers.cache import cache_folder
 from embed_ab.result import Comparison
 from embed_ab.settings import Settings
 
+REPORT, JSON, COMMENT = "report.html", "result.json", "comment.md"
 RUN_FILES = ("a.trec", "b.trec", "bm25.trec", "qrels.trec")
 _STAMP = "%Y%m%dT%H%M%S.%f"
 _HINT = "Choose another place, for example with --out."
@@ -41,7 +42,7 @@ def report_folder() -> Path:
 
 def prune_reports(*, older_than: float) -> None:
     """Delete the folders of results without --out that were made before a time of the clock."""
-    ours = {"report.html", "result.json", "comment.md"}
+    ours = {REPORT, JSON, COMMENT}
     for folder in report_folder().glob("*"):
         is_ours = re.fullmatch(r"\d{8}T\d{6}\.\d{6}-.*", folder.name) and folder.is_dir()
         if not is_ours or folder.is_symlink() or folder.stat().st_mtime >= older_than:
@@ -62,9 +63,9 @@ def places(settings: Settings, moment: datetime) -> Places:
         name = re.sub(r"[^\w.-]+", "-", Path(settings.eval_path or "report").resolve().name)[:40]
         folder = report_folder() / f"{moment.strftime(_STAMP)}-{name}"
     found = Places(
-        report=Path(settings.report or folder / "report.html"),
-        json=Path(settings.json_file or folder / "result.json"),
-        comment=folder / "comment.md",
+        report=Path(settings.report or folder / REPORT),
+        json=Path(settings.json_file or folder / JSON),
+        comment=folder / COMMENT,
     )
     runs_folder = Path(settings.runs) if settings.runs else None
     files = [found.report, found.json, found.comment]
