@@ -24,6 +24,7 @@ MAX_BODY_BYTES = 60_000
 """GitHub takes 65,536 characters; marker, note and last line need less than the rest."""
 ROUNDS = 4
 _MAX_DELETED = 2
+_GONE = (404, 410)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,11 +209,15 @@ def own_login(api: Api) -> str:
     except Refused as refusal:
         if refusal.status == 401:
             raise
-    try:
-        answer = api.request("POST", api.graphql(), body={"query": "query { viewer { login } }"})
-        return read(_VIEWER, answer.content, "The viewer").data.viewer.login
-    except GithubError:
-        return DEFAULT_AUTHOR
+    for _ in range(2):
+        try:
+            answer = api.request("POST", api.graphql(), body={"query": "query{viewer{login}}"})
+            return read(_VIEWER, answer.content, "The viewer").data.viewer.login
+        except Unanswered:
+            continue
+        except GithubError:
+            break
+    return DEFAULT_AUTHOR
 
 
 class _User(BaseModel):
@@ -243,25 +248,26 @@ def _upsert(
     """Look, decide, write, and after creating look again: another run may have created too."""
     author = own_login(api)
     created: int | None = None
-    why = ""
+    problem = why = ""
     for _ in range(ROUNDS):
         plan = decide(_own_comments(api, pull, mark.key, author), mark, mode)
-        if plan.do == "create" and created is not None:
-            return created, "created", why  # the list does not show it yet
-        if plan.do == "create":
-            try:
+        try:
+            if plan.do == "create":
+                if created is not None:  # the list does not show it yet
+                    return created, "created", why
+                why = plan.why
                 created = _create(api, pull, text)
-            except Unanswered as lost:
-                api.wait(1.0, str(lost))
-            why = plan.why
-            continue
-        if plan.do == "edit":
-            try:
+                continue
+            if plan.do == "edit":
                 api.request("PATCH", _address(api, plan.target), body={"body": text})
-            except Refused as refusal:
-                if refusal.status not in (404, 410):
-                    raise
-                continue  # deleted since it was listed
+        except Unanswered as lost:
+            problem = str(lost)
+            continue
+        except Refused as refusal:
+            if plan.do == "create" or refusal.status not in _GONE:
+                raise
+            problem = f"the comment on #{pull.number} was gone before it was written"
+            continue
         for comment in plan.extra:
             _delete(api, comment)
         if plan.do == "edit":
@@ -269,9 +275,7 @@ def _upsert(
         if created is not None and created == plan.target:
             return created, "created", why
         return plan.target, "left", plan.why
-    raise GithubError(
-        f"the comment on #{pull.number} was gone {ROUNDS} times before it was written"
-    )
+    raise GithubError(f"{problem}, {ROUNDS} times")
 
 
 def _own_comments(api: Api, pull: PullRequest, key: str, author: str) -> list[Existing]:
@@ -295,7 +299,7 @@ def _delete(api: Api, comment: int) -> None:
     try:
         api.request("DELETE", _address(api, comment))
     except Refused as refusal:
-        if refusal.status not in (404, 410):  # the other run was quicker
+        if refusal.status not in _GONE:  # the other run was quicker
             raise
 
 

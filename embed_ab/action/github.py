@@ -27,7 +27,6 @@ Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
 Number = Annotated[int, Field(strict=True, ge=1, lt=2**63)]
 
 _REPOSITORY = re.compile(r"[\w-][\w.-]{0,99}/(?!\.\.?$)[\w.-]{1,100}", re.ASCII)
-_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 class Refused(GithubError):
@@ -40,7 +39,7 @@ class Refused(GithubError):
 
 
 class Unanswered(GithubError):
-    """A request to make something got no answer: it may have been made or not."""
+    """A request to write got no answer or a late one: look again before writing again."""
 
 
 def connect(
@@ -150,7 +149,8 @@ class Api:
     ) -> Answer:
         """Return the answer, after waiting where GitHub asks for it or a server fails.
 
-        A POST that may have reached GitHub is not repeated: the caller looks first.
+        POST and PATCH are not repeated: they may have been done, and while we waited another run
+        may have written. The caller looks again.
         Raises: Refused, Unanswered, GithubError.
         """
         what = f"{method} {path}"
@@ -158,22 +158,19 @@ class Api:
             try:
                 answer = self._send(method, path, body, params)
             except httpx.RequestError as error:
-                problem, pause = f"{what}: {type(error).__name__}", 2.0**attempt
-                may_have_arrived = not isinstance(error, _UNSENT)
+                problem, pause = f"{what}: {type(error).__name__}", float(2**attempt)
             else:
                 if 200 <= answer.status < 300:
                     return answer
-                problem, pause = f"{what}: GitHub answered {answer.status}", 2.0**attempt
-                may_have_arrived = True
+                problem, pause = f"{what}: GitHub answered {answer.status}", float(2**attempt)
                 if answer.is_rate_limit:
                     problem, pause = f"{what}: GitHub's rate limit", self._pause(answer, attempt)
-                    may_have_arrived = False
                 elif answer.status not in (500, 502, 503, 504):
                     raise _refused(what, answer)
-            if method == "POST" and may_have_arrived:
-                raise Unanswered(problem)
             if attempt + 1 < ATTEMPTS:
-                self.wait(pause, problem)
+                self._wait(pause, problem)
+            if method in ("POST", "PATCH"):
+                raise Unanswered(problem)
         raise GithubError(f"{problem}, {ATTEMPTS} times")
 
     def pages(self, path: str, params: Mapping[str, str]) -> Iterator[Any]:
@@ -193,8 +190,7 @@ class Api:
                 return
         raise GithubError(f"GET {path}: more than {MAX_PAGES} pages")
 
-    def wait(self, seconds: float, problem: str) -> None:
-        """Wait, unless that would exceed the patience left. Raises: GithubError."""
+    def _wait(self, seconds: float, problem: str) -> None:
         if seconds > self._patience:
             raise GithubError(
                 f"{problem}; it would take {seconds:.0f} s until the next attempt",

@@ -370,7 +370,7 @@ def test_a_comment_that_keeps_vanishing_is_given_up() -> None:
     fake.add_comment(f"{replace(MARK, run=1)}\n")
     fake.fail("PATCH", ".*", *[httpx.Response(404)] * 9)
 
-    with pytest.raises(GithubError, match="#7 was gone 4 times"):
+    with pytest.raises(GithubError, match="#7 was gone before it was written, 4 times"):
         post(fake)
 
 
@@ -391,6 +391,33 @@ def test_a_list_that_lags_behind_makes_no_second_comment() -> None:
 
     assert post(fake).what == "created"
     assert len(fake.comments) == 1
+
+
+def test_a_server_that_loses_every_comment_is_given_up() -> None:
+    fake = FakeGithub()
+    fake.fail("POST", COMMENTS, *[httpx.Response(502)] * 9)
+
+    with pytest.raises(GithubError, match="GitHub answered 502, 4 times"):
+        post(fake)
+
+
+def test_what_a_newer_run_writes_while_we_wait_for_a_limit_is_not_overwritten() -> None:
+    fake = FakeGithub()
+    post(fake, run=11)
+    fake.fail("PATCH", ".*", httpx.Response(403, headers={"retry-after": "60"}))
+    fake.before += [("GET", lambda: None)] * 2  # who we are, and the first list
+    fake.before.append(("GET", lambda: post(fake, "## of run 13\n", run=13)))
+
+    assert post(fake, run=12).what == "left"
+    assert "## of run 13" in fake.bodies()[0]
+
+
+def test_a_lost_answer_about_who_we_are_is_asked_for_again() -> None:
+    fake = FakeGithub(login="our-app[bot]")
+    post(fake, run=11)
+    fake.fail("POST", "/graphql", httpx.Response(502))
+
+    assert post(fake, run=12).what == "edited"
 
 
 def test_a_limit_on_writing_is_waited_for() -> None:

@@ -82,11 +82,10 @@ def test_a_list_without_end_is_given_up() -> None:
 @pytest.mark.parametrize("status", [403, 429])
 def test_a_limit_is_waited_for_as_long_as_it_says(status: int) -> None:
     fake, waits = FakeGithub(), Waits()
-    fake.fail("POST", COMMENTS, limited(status, retry_after="17"))
+    fake.fail("GET", COMMENTS, limited(status, retry_after="17"))
 
-    answer = fake.api(waits).request("POST", COMMENTS, body={"body": "x"})
-
-    assert (answer.status, waits) == (201, [17.0])
+    assert fake.api(waits).request("GET", COMMENTS).status == 200
+    assert waits == [17.0]
 
 
 def test_a_used_up_limit_is_waited_for_until_its_reset() -> None:
@@ -145,21 +144,21 @@ def test_a_server_that_keeps_failing_is_given_up_after_four_times() -> None:
     assert waits == [1.0, 2.0, 4.0]
 
 
-@pytest.mark.parametrize("fault", [httpx.Response(502), httpx.ReadTimeout])
-def test_a_post_that_may_have_arrived_is_not_repeated(fault: httpx.Response) -> None:
-    fake = FakeGithub()
-    fake.fail("POST", COMMENTS, fault)
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+@pytest.mark.parametrize(
+    ("fault", "waited"),
+    [(httpx.Response(502), 1.0), (httpx.ReadTimeout, 1.0), (limited(retry_after="9"), 9.0)],
+)
+def test_what_writes_is_not_repeated_without_a_look(
+    method: str, fault: httpx.Response, waited: float
+) -> None:
+    fake, waits = FakeGithub(), Waits()
+    fake.fail(method, COMMENTS, fault)
 
     with pytest.raises(Unanswered):
-        fake.api().request("POST", COMMENTS, body={"body": "x"})
+        fake.api(waits).request(method, COMMENTS, body={"body": "x"})
     assert len(fake.requests) == 1
-
-
-def test_a_post_that_never_left_is_repeated() -> None:
-    fake = FakeGithub()
-    fake.fail("POST", COMMENTS, httpx.ConnectError)
-
-    assert fake.api().request("POST", COMMENTS, body={"body": "x"}).status == 201
+    assert waits == [waited]
 
 
 def test_a_missing_permission_is_told_from_a_limit_and_named() -> None:
