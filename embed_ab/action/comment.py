@@ -15,13 +15,12 @@ from embed_ab import formats
 from embed_ab.action.event import PullRequest, Run
 from embed_ab.action.github import Api, Number, Refused, Unanswered, read
 from embed_ab.errors import GithubError
+from embed_ab.render import COMMENT_BYTES
 
 Mode = Literal["always", "changes", "failure", "off"]
 What = Literal["created", "edited", "left", "off"]
 
 DEFAULT_AUTHOR = "github-actions[bot]"
-MAX_BODY_BYTES = 60_000
-"""GitHub takes 65,536 characters; marker, note and last line need less than the rest."""
 ROUNDS = 4
 _MAX_DELETED = 2
 _GONE = (404, 410)
@@ -138,7 +137,8 @@ def decide(existing: Sequence[Existing], ours: Mark, mode: Mode) -> Plan:
 def compose(body: str, mark: Mark, *, report_url: str, run_url: str, note: str = "") -> str:
     """Return the whole text: mark, body with the note under its heading, and the links.
 
-    body, note: markdown that is safe already. At most 65,536 bytes, whatever the body.
+    body, note: markdown that is safe already. Within GitHub's 65,536 characters whatever the body,
+    as long as note and addresses together stay below 4,000 bytes.
     """
     heading, _, rest = _cut(body).partition("\n")
     parts = [heading, f"> {note}" if note else "", rest.strip()]
@@ -331,7 +331,7 @@ def _encoded(key: str) -> str:
 
 def _cut(body: str) -> str:
     """Return the body, cut at a line's end where it is longer than `render.markdown` makes any."""
-    if len(body.encode()) <= MAX_BODY_BYTES:
+    if len(body.encode()) <= COMMENT_BYTES:
         return body.strip()
-    kept = body.encode()[:MAX_BODY_BYTES].decode("utf-8", "ignore").rpartition("\n")[0]
+    kept = body.encode()[:COMMENT_BYTES].decode("utf-8", "ignore").rpartition("\n")[0]
     return f"{kept.strip()}\n\n…"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,6 +16,7 @@ from embed_ab.action.comment import Existing, Mark, Mode, Plan, Posted, ReadOnly
 from embed_ab.action.event import PullRequest, Run
 from embed_ab.errors import GithubError
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "demo"
 HEAD = "a" * 40
 PULL = PullRequest(number=7, head=HEAD, is_fork=False)
 BODY = "## B is better\n\nthe table\n"
@@ -205,6 +207,17 @@ def test_the_mark_is_hidden_and_the_heading_a_heading() -> None:
     assert html.startswith("<!-- embed-ab-action:default ")
     assert "<h2>B is better</h2>" in html
     assert '<a href="https://github.com/octo-org/octo-repo/actions/runs/12/attempts/1">' in html
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_the_demos_comment_is_posted_whole(language: str) -> None:
+    body = (GOLDEN / f"{language}.md").read_text("utf-8")
+    fake = FakeGithub()
+
+    post(fake, body)
+
+    heading, rest = body.split("\n", 1)
+    assert f" -->\n{heading}\n\n{rest.strip()}\n\n<sub>[run 12]" in fake.bodies()[0]
 
 
 def test_ours_is_found_on_the_third_page_of_250_comments() -> None:

@@ -98,9 +98,22 @@ def test_a_used_up_limit_is_waited_for_until_its_reset() -> None:
     assert waits == [42.0]
 
 
-def test_a_limit_that_says_nothing_is_waited_for_a_minute() -> None:
+@pytest.mark.parametrize(
+    "sign",
+    [
+        httpx.Response(429),
+        httpx.Response(403, headers={"x-ratelimit-remaining": "0"}),
+        httpx.Response(403, headers={"retry-after": "soon"}),
+        httpx.Response(403, json={"message": "API rate limit exceeded for installation."}),
+        httpx.Response(403, json={"message": "You have triggered an abuse detection mechanism"}),
+    ],
+    ids=["429", "remaining", "retry-after", "message", "old message"],
+)
+def test_each_sign_of_a_limit_alone_is_enough_and_without_a_time_it_is_a_minute(
+    sign: httpx.Response,
+) -> None:
     fake, waits = FakeGithub(), Waits()
-    fake.fail("GET", COMMENTS, limited())
+    fake.fail("GET", COMMENTS, sign)
 
     fake.api(waits).request("GET", COMMENTS)
 
