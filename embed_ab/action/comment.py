@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import quote
@@ -245,7 +246,10 @@ _COMMENT = TypeAdapter(_Comment)
 def _upsert(
     api: Api, pull: PullRequest, text: str, mark: Mark, mode: Mode
 ) -> tuple[int | None, What, str]:
-    """Look, decide, write, and after creating look again: another run may have created too."""
+    """Look, decide, write, and look again after creating and after a lost reply.
+
+    Another run may have created a comment too, or written a newer text while we waited.
+    """
     author = own_login(api)
     created: int | None = None
     problem = why = ""
@@ -269,7 +273,8 @@ def _upsert(
             problem = f"the comment on #{pull.number} was gone before it was written"
             continue
         for comment in plan.extra:
-            _delete(api, comment)
+            with suppress(GithubError):  # gone already, or the next run deletes it
+                api.request("DELETE", _address(api, comment))
         if plan.do == "edit":
             return plan.target, "edited", plan.why
         if created is not None and created == plan.target:
@@ -295,14 +300,6 @@ def _create(api: Api, pull: PullRequest, text: str) -> int:
     return read(_COMMENT, answer.content, "A comment").id
 
 
-def _delete(api: Api, comment: int) -> None:
-    try:
-        api.request("DELETE", _address(api, comment))
-    except Refused as refusal:
-        if refusal.status not in _GONE:  # the other run was quicker
-            raise
-
-
 def _comments(api: Api, pull: PullRequest) -> str:
     return api.path(f"issues/{pull.number}/comments")
 
@@ -325,7 +322,7 @@ def _read_only(refusal: Refused, pull: PullRequest) -> ReadOnlyToken:
 
 def _encoded(key: str) -> str:
     """Return the key in letters that end no HTML comment; a long one as its digest."""
-    text = quote(key, safe="")
+    text = quote(key, safe="", errors="backslashreplace")
     return text if len(text) <= 200 else hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -200,11 +200,14 @@ class Api:
         self._sleep(seconds)
 
     def _pause(self, answer: Answer, attempt: int) -> float:
-        # Source: "Rate limits for the REST API": what the answer asks for, else a growing minute.
-        for header, since in (("retry-after", 0.0), ("x-ratelimit-reset", self._clock())):
-            text = answer.headers.get(header, "")
-            if re.fullmatch("[0-9]{1,12}", text):
-                return max(float(text) - since, 1.0)
+        # Source: "Rate limits for the REST API". The reset stands in every answer, and counts only
+        # where nothing remains: another limit ends long before it.
+        headers = answer.headers
+        if after := _seconds(headers.get("retry-after")):
+            return after
+        reset = _seconds(headers.get("x-ratelimit-reset"))
+        if reset and headers.get("x-ratelimit-remaining") == "0":
+            return max(reset - self._clock(), 1.0)
         return 60.0 * float(2**attempt)
 
     def _send(
@@ -242,6 +245,10 @@ def read(kind: TypeAdapter[T], content: Any, what: str) -> T:
         place = ".".join(map(str, first["loc"]))
         problem = formats.plain(f"{place}: {first['msg']}")
         raise GithubError(f"{what} is not as GitHub describes it: {problem}") from None
+
+
+def _seconds(text: str | None) -> float | None:
+    return max(float(text), 1.0) if text and re.fullmatch("[0-9]{1,12}", text) else None
 
 
 def _parsed(content: bytes) -> Any:

@@ -138,7 +138,8 @@ def test_two_jobs_of_a_run_with_one_key_are_told_to_take_two() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["default", "docs/한국어", "a-->b", "x y=1 run=99", "--!>", "a\nb", "k" * 500, ""]
+    "key",
+    ["default", "docs/한국어", "a-->b", "x y=1 run=99", "--!>", "a\nb", "k" * 500, "", "\udcff"],
 )
 def test_a_mark_is_read_back_as_it_was_written(key: str) -> None:
     mark = replace(MARK, key=key, is_failure=True)
@@ -367,6 +368,15 @@ def test_an_extra_comment_that_the_other_run_deleted_first_is_no_fault() -> None
 
     assert post(fake).what == "edited"
     assert len(fake.comments) == 1
+
+
+def test_an_extra_comment_that_cannot_be_deleted_does_not_hide_the_one_posted() -> None:
+    fake = FakeGithub()
+    fake.add_comment(f"{replace(MARK, run=1)}\n")
+    fake.add_comment(f"{replace(MARK, run=2)}\n")
+    fake.fail("DELETE", ".*", *[httpx.Response(500)] * 9)
+
+    assert post(fake).url.endswith("#issuecomment-1001")
 
 
 def test_a_comment_deleted_between_reading_and_writing_is_created_anew() -> None:

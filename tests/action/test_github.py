@@ -104,10 +104,11 @@ def test_a_used_up_limit_is_waited_for_until_its_reset() -> None:
         httpx.Response(429),
         httpx.Response(403, headers={"x-ratelimit-remaining": "0"}),
         httpx.Response(403, headers={"retry-after": "soon"}),
+        limited(x_ratelimit_remaining="4000", x_ratelimit_reset=str(int(NOW) + 3000)),
         httpx.Response(403, json={"message": "API rate limit exceeded for installation."}),
         httpx.Response(403, json={"message": "You have triggered an abuse detection mechanism"}),
     ],
-    ids=["429", "remaining", "retry-after", "message", "old message"],
+    ids=["429", "remaining", "retry-after", "reset of another", "message", "old message"],
 )
 def test_each_sign_of_a_limit_alone_is_enough_and_without_a_time_it_is_a_minute(
     sign: httpx.Response,
