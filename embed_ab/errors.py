@@ -3,7 +3,8 @@
     EmbedAbError                 exit 3   could not finish
     ├── InputError               exit 2   files, flags, settings
     │     └── EvalsetError       exit 2   a line of an evaluation set; the place is in the message
-    └── ProviderError            exit 3   a model or a server
+    ├── ProviderError            exit 3   a model or a server
+    └── GithubError              never fatal: the action reports it and goes on
 
 Exit 1 is a failed gate: it is returned, never raised, because Python's own crash code is 1 and a
 bug must not look like a failed gate.
@@ -45,3 +46,7 @@ class EvalsetError(InputError):
 
 class ProviderError(EmbedAbError):
     """A model or a server failed; the text's id and the model are in the message."""
+
+
+class GithubError(EmbedAbError):
+    """A surface of GitHub (comment, artifact, cache) is not to be had; the comparison stands."""

@@ -24,6 +24,9 @@ LAYERS: list[set[str]] = [
     {"outputs"},
     {"terminal", "commands"},
     {"cli"},
+    {"action.github"},
+    {"action.event"},
+    {"action.comment"},
     {"__main__", "__init__"},
 ]
 

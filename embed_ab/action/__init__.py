@@ -1,0 +1,1 @@
+"""What a comparison becomes on GitHub: one module a surface, wired by `main`."""
