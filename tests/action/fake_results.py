@@ -21,7 +21,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-NOW = datetime(2026, 6, 1, 12, 0, 0, tzinfo=UTC)
 MAX_BLOCK = 100 * 1024 * 1024
 PREFIX = "/twirp/github.actions.results.api.v1."
 
@@ -49,9 +48,10 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request as it arrived; header names in lower case."""
+    """A request as it arrived; header names in lower case, `target` as on the wire."""
 
     method: str
+    target: str
     path: str
     query: tuple[tuple[str, str], ...]
     headers: Mapping[str, str]
@@ -135,8 +135,14 @@ class Fault:
 class FakeResults:
     """The service's state; `address` is where it listens inside `serving`."""
 
-    def __init__(self, *, is_camel_case: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        is_camel_case: bool = False,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self.address = ""
+        self.clock = clock
         self.is_camel_case = is_camel_case
         self.is_full = False
         self.max_days = 90
@@ -244,9 +250,10 @@ class FakeResults:
                 "insufficient usage to create artifact: storage quota has been hit",
             )  # fmt: skip
         if expiry := fields.get("expires_at"):
-            moment = datetime.fromisoformat(expiry)
-            latest = datetime.now(UTC) + timedelta(days=self.max_days, minutes=5)
-            _need(moment <= latest, 400, "invalid_argument", f"expires_at {expiry} is too late")
+            now = self.clock()
+            latest = now + timedelta(days=self.max_days, hours=2)  # days may have 25 hours
+            is_fit = now < datetime.fromisoformat(expiry) <= latest
+            _need(is_fit, 400, "invalid_argument", f"expires_at {expiry}")
         if any(a.name == fields["name"] and a.run_id == job.run_id for a in self.artifacts):
             raise Refused(
                 409, "already_exists",
@@ -296,7 +303,7 @@ class FakeResults:
                 "database_id": str(found.id),
                 "name": found.name,
                 "size": str(len(found.content)),
-                "created_at": NOW.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "created_at": self.clock().strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "digest": found.digest,
             }
             for found in self.artifacts
@@ -653,6 +660,7 @@ def serving(fake: FakeResults) -> Iterator[FakeResults]:
             reply = fake.handle(
                 Request(
                     method=self.command,
+                    target=self.path,
                     path=unquote(address.path),
                     query=tuple(parse_qsl(address.query, keep_blank_values=True)),
                     headers={name.lower(): value for name, value in self.headers.items()},
