@@ -119,9 +119,9 @@ def runtime_of(
     """Return what the environment of a job's step says. Raises: GithubError."""
     if reason := unavailable(environ):
         raise GithubError(f"no artifact service: {reason}", hint=_HINT)
-    address = urlsplit(environ["ACTIONS_RESULTS_URL"])
-    if address.scheme not in ("http", "https") or not _host(address.geturl()):
+    if not _is_address(environ["ACTIONS_RESULTS_URL"]):
         raise GithubError("ACTIONS_RESULTS_URL is not an address", hint=_HINT)
+    address = urlsplit(environ["ACTIONS_RESULTS_URL"])
     token = environ["ACTIONS_RUNTIME_TOKEN"]
     run_id, job_id = _backend_ids(token)
     days = environ.get("GITHUB_RETENTION_DAYS", "")
@@ -185,7 +185,7 @@ def signed_url(runtime: Runtime, reply: Mapping[str, Any], name: str) -> str:
     Raises: ServiceError.
     """
     url = text_of(reply, name)
-    if urlsplit(url).scheme not in ("http", "https") or not _host(url):
+    if not _is_address(url):
         raise ServiceError(f"the results service gave no {name.replace('_', ' ')}")
     for item in urlsplit(url).query.split("&"):
         key, _, value = item.partition("=")
@@ -399,6 +399,10 @@ def _host(url: str) -> str:
         return (urlsplit(url.strip()).hostname or "").lower()
     except ValueError:
         return ""
+
+
+def _is_address(url: str) -> bool:
+    return bool(_host(url)) and urlsplit(url).scheme in ("http", "https")
 
 
 def _run_page(environ: Mapping[str, str]) -> str:

@@ -93,6 +93,7 @@ class Blob:
     upload_signature: str
     download_signature: str
     blocks: dict[str, bytes] = field(default_factory=dict)  # not yet listed
+    listed: dict[str, bytes] = field(default_factory=dict)
     content: bytes | None = None
     is_sealed: bool = False
 
@@ -292,9 +293,7 @@ class FakeResults:
         return {"ok": True, "artifact_id": str(found.id)}
 
     def _list_artifacts(self, job: Job, fields: dict[str, Any]) -> dict[str, Any]:
-        _check_fields(
-            fields, required=_IDS, optional={"name_filter": _name, "id_filter": _int64}
-        )
+        _check_fields(fields, required=_IDS, optional={"name_filter": _name, "id_filter": _int64})
         _check_ids(job, fields)
         shown = [
             {
@@ -468,7 +467,7 @@ class FakeResults:
         elif not comp:
             _need(request.headers.get("x-ms-blob-type") == "BlockBlob", 400,
                   "MissingRequiredHeader", "x-ms-blob-type")  # fmt: skip
-            blob.content, blob.blocks = request.body, {}
+            blob.content, blob.listed, blob.blocks = request.body, {}, {}
         else:
             raise Refused(400, "InvalidQueryParameterValue", f"comp={comp}")
         return Reply(status=201, headers={"ETag": '"0x1"', "x-ms-request-server-encrypted": "true"})
@@ -504,11 +503,14 @@ class FakeResults:
             _need(item.tag in ("Latest", "Uncommitted"), 400, "InvalidXmlDocument", item.tag)
             ids.append(item.text or "")
         _need(bool(ids), 400, "InvalidBlockList", "the list is empty")
-        _need(all(name in blob.blocks for name in ids), 400, "InvalidBlockList",
+        # "Latest" finds a block of the last list too, so that a list can be sent again.
+        known = blob.listed | blob.blocks
+        _need(set(ids) <= set(known), 400, "InvalidBlockList",
               "the list names a block that was not uploaded")  # fmt: skip
-        _need(set(ids) == set(blob.blocks), 400, "InvalidBlockList",
+        _need(set(ids) >= set(blob.blocks), 400, "InvalidBlockList",
               "a block that was uploaded is not in the list")  # fmt: skip
-        blob.content, blob.blocks = b"".join(blob.blocks[name] for name in ids), {}
+        blob.content = b"".join(known[name] for name in ids)
+        blob.listed, blob.blocks = {name: known[name] for name in ids}, {}
 
     def _read(self, request: Request, blob: Blob) -> Reply:
         content = blob.content or b""
