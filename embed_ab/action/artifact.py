@@ -76,16 +76,14 @@ def zip_folder(folder: Path) -> bytes:
 
 
 def artifact_name(
-    base: str, *, job: str = "", leg: str = "", key: str = "", attempt: str = "", suffix: str = ""
+    base: str, *, job: str, leg: str = "", key: str = "", attempt: str = "", suffix: str = ""
 ) -> str:
     """Return a name that no other job, matrix leg, use or attempt of the run gives its artifact.
 
     leg: the number of the matrix leg; 0 and "" are left out, and so is attempt 1.
     suffix: a file's extension, for an artifact that is a bare file.
     """
-    parts = [_part(base or "embed-ab")]
-    if job:
-        parts.append(_part(job))
+    parts = [_part(base or "embed-ab"), _part(job or "job")]
     if leg not in ("", "0"):
         parts.append(f"leg-{_part(leg)}")
     if key:

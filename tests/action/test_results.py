@@ -26,7 +26,7 @@ def fake() -> Iterator[FakeResults]:
         yield service
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
     with httpx.Client() as made:
         yield made

@@ -87,7 +87,7 @@ def report(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
     with httpx.Client() as made:
         yield made
