@@ -218,6 +218,8 @@ def check_store(path: Path) -> str:
             if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
                 return "the database is damaged"
             return _wrong_rows(connection)
+    except UnicodeDecodeError:  # in a text, or in what SQLite says about one
+        return "the database is damaged: a text is not UTF-8"
     except sqlite3.Error as error:
         return f"the database is damaged: {error}"
 

@@ -126,7 +126,7 @@ class Entry:
 
 @dataclass(kw_only=True)
 class Fault:
-    """A fault for the next request of a kind: answered in its place, or after it was carried out."""
+    """A fault for the next request of a kind, in its place or after it was carried out."""
 
     call: str
     reply: Reply | None  # None cuts the connection
