@@ -15,7 +15,16 @@ from typing import Any
 
 import httpx
 
-from embed_ab.action.results import Blob, Runtime, ServiceError, call, signed_url, text_of, upload
+from embed_ab.action.results import (
+    INSTEAD,
+    Blob,
+    Runtime,
+    ServiceError,
+    call,
+    signed_url,
+    text_of,
+    upload,
+)
 from embed_ab.errors import GithubError
 from embed_ab.formats import plain, shorten
 
@@ -123,18 +132,13 @@ def upload_artifact(
     check_name(name)
     if not content:
         raise GithubError(f"{name}: nothing to upload")
-    ids = {
-        "workflow_run_backend_id": runtime.run_id,
-        "workflow_job_run_backend_id": runtime.job_id,
-    }
-    # Servers that know only archives refuse the field mime_type, so archives do without.
-    kind = {"version": 4} if mime_type == ZIP else {"version": 7, "mime_type": mime_type}
     days, warning = _kept_days(retention_days, runtime.max_retention_days)
     expiry = {"expires_at": _timestamp(clock() + timedelta(days=days))} if days else {}
-    created = _create(client, runtime, {**ids, "name": name, **kind, **expiry})
-    url = signed_url(runtime, created, "signed_upload_url")
-    blob = upload(client, runtime, url, io.BytesIO(content), mime_type)
-    number = _finalize(client, runtime, ids | {"name": name}, blob)
+    try:
+        number, blob = _send(client, runtime, name, content, mime_type, expiry)
+    except ServiceError as error:
+        error.hint = error.hint or INSTEAD
+        raise
     return Artifact(
         name=name,
         id=number,
@@ -143,6 +147,27 @@ def upload_artifact(
         n_bytes=blob.n_bytes,
         warning=warning,
     )
+
+
+def _send(
+    client: httpx.Client,
+    runtime: Runtime,
+    name: str,
+    content: bytes,
+    mime_type: str,
+    expiry: dict[str, str],
+) -> tuple[int, Blob]:
+    ids = {
+        "workflow_run_backend_id": runtime.run_id,
+        "workflow_job_run_backend_id": runtime.job_id,
+        "name": name,
+    }
+    # Servers that know only archives refuse the field mime_type, so archives do without.
+    kind = {"version": 4} if mime_type == ZIP else {"version": 7, "mime_type": mime_type}
+    created = _create(client, runtime, ids | kind | expiry)
+    url = signed_url(runtime, created, "signed_upload_url")
+    blob = upload(client, runtime, url, io.BytesIO(content), mime_type)
+    return _finalize(client, runtime, ids, blob), blob
 
 
 def _create(client: httpx.Client, runtime: Runtime, fields: dict[str, Any]) -> dict[str, Any]:

@@ -82,8 +82,7 @@ def store_key(models: Sequence[str], digest: str) -> StoreKey:
 
 def store_version() -> str:
     """Return the version of the cache's entries: a hash of all that makes a store readable."""
-    with tempfile.TemporaryDirectory() as folder:
-        tables, numbers = _layout(_fresh_store(Path(folder)))
+    tables, numbers = _expected_layout()
     content = json.dumps(["embed-ab vectors", "sqlite", "<f4", tables, numbers])
     return hashlib.sha256(content.encode()).hexdigest()
 
@@ -95,7 +94,8 @@ def restore_store(
 
     Raises: GithubError if the service fails.
     """
-    if path.exists():
+    # A journal of an older store would be played into the new one.
+    if any(path.parent.glob(f"{path.name}*")):
         return Restored(reason="there is a store of vectors here already")
     return restore(
         client,
@@ -120,15 +120,15 @@ def save_store(
         return Saved(reason=reason)
     if not path.is_file():
         return Saved(reason="there is no store of vectors to keep")
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".embed-ab-") as folder:
-        copy = Path(folder) / FILE_NAME
-        try:
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".embed-ab-") as folder:
+            copy = Path(folder) / FILE_NAME
             with closing(sqlite3.connect(path)) as connection:
-                # One sound file, without what other processes are still writing beside it.
+                # One file, with what lies in the journal beside the store.
                 connection.execute("VACUUM INTO ?", (str(copy),))
-        except sqlite3.Error as error:
-            raise GithubError(f"the store of vectors cannot be copied: {error}") from None
-        return save(client, runtime, key, store_version(), copy, max_bytes=max_bytes)
+            return save(client, runtime, key, store_version(), copy, max_bytes=max_bytes)
+    except (OSError, sqlite3.Error) as error:
+        raise GithubError(f"the store of vectors cannot be copied: {error}") from None
 
 
 def restore(
@@ -209,10 +209,8 @@ def check_store(path: Path) -> str:
     with path.open("rb") as file:
         if file.read(len(_HEADER)) != _HEADER:
             return "it is not an SQLite database"
-    with tempfile.TemporaryDirectory() as folder:
-        expected = _layout(_fresh_store(Path(folder)))
     try:
-        if _layout(path) != expected:
+        if _layout(path) != _expected_layout():
             return "it is not a store of vectors of this version"
         with closing(_read_only(path)) as connection:
             if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
@@ -260,9 +258,14 @@ def _wrong_rows(connection: sqlite3.Connection) -> str:
     return ""
 
 
-def _fresh_store(folder: Path) -> Path:
-    VectorStore.open(folder).close()
-    return folder / FILE_NAME
+def _expected_layout() -> tuple[list[Any], list[int]]:
+    """Return the layout of a store that is made anew."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            VectorStore.open(Path(folder)).close()
+            return _layout(Path(folder) / FILE_NAME)
+    except OSError as error:
+        raise GithubError(f"no temporary folder: {error.strerror}") from None
 
 
 def _layout(path: Path) -> tuple[list[Any], list[int]]:
@@ -311,7 +314,7 @@ def _ask(
 
 def _denial(text: str) -> str:
     """Return the refusal of a token that may only read, or not even that."""
-    return f"this run may not use the cache so: {shorten(plain(text), 200) or 'no reason given'}"
+    return f"the cache refuses this run: {shorten(plain(text), 200) or 'it gives no reason'}"
 
 
 def _forbidden(runtime: Runtime, modes: set[str]) -> str:

@@ -29,7 +29,8 @@ _BLOB_TIMEOUT = httpx.Timeout(60.0)  # without progress, not for the whole trans
 _STORAGE_VERSION = "2021-08-06"  # of the blob store's protocol
 _PASSING_STATUS = {429, 500, 502, 503, 504}
 _MISSING_STATUS = {404, 405, 501}
-_HINT = (
+_MISSING_CODES = {"", "bad_route", "unimplemented"}  # not an entry's not_found
+INSTEAD = (
     "Set upload-artifact: false, and upload the file that the output report-path names "
     "with a step of its own."
 )
@@ -90,8 +91,8 @@ class ServiceError(GithubError):
 
     @property
     def is_missing_service(self) -> bool:
-        """Whether the server does not know this service at all: its answer is no error of ours."""
-        return self.status in _MISSING_STATUS and not self.code
+        """Whether the server does not know the service that was called."""
+        return self.status in _MISSING_STATUS and self.code in _MISSING_CODES
 
 
 def unavailable(environ: Mapping[str, str]) -> str:
@@ -118,9 +119,9 @@ def runtime_of(
 ) -> Runtime:
     """Return what the environment of a job's step says. Raises: GithubError."""
     if reason := unavailable(environ):
-        raise GithubError(f"no artifact service: {reason}", hint=_HINT)
+        raise GithubError(f"no artifact service: {reason}", hint=INSTEAD)
     if not _is_address(environ["ACTIONS_RESULTS_URL"]):
-        raise GithubError("ACTIONS_RESULTS_URL is not an address", hint=_HINT)
+        raise GithubError("ACTIONS_RESULTS_URL is not an address", hint=INSTEAD)
     address = urlsplit(environ["ACTIONS_RESULTS_URL"])
     token = environ["ACTIONS_RUNTIME_TOKEN"]
     run_id, job_id = _backend_ids(token)
@@ -267,7 +268,7 @@ def download(
                     target.write(piece)
             finally:
                 response.close()
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise _no_answer("the blob store", error) from None
         if expected.isdigit() and int(expected) != n_bytes:
             raise ServiceError(
@@ -327,11 +328,11 @@ def _put(
 def _send(client: httpx.Client, request: httpx.Request, what: str) -> httpx.Response:
     try:
         return client.send(request, auth=None, follow_redirects=False)
-    except httpx.TransportError as error:
+    except httpx.RequestError as error:
         raise _no_answer(what, error) from None
 
 
-def _no_answer(what: str, error: httpx.TransportError) -> ServiceError:
+def _no_answer(what: str, error: httpx.RequestError) -> ServiceError:
     if isinstance(error, httpx.TimeoutException):
         reason = "no answer in time"
     else:
@@ -402,7 +403,10 @@ def _host(url: str) -> str:
 
 
 def _is_address(url: str) -> bool:
-    return bool(_host(url)) and urlsplit(url).scheme in ("http", "https")
+    try:
+        return httpx.URL(url).scheme in ("http", "https") and bool(_host(url))
+    except httpx.InvalidURL:
+        return False
 
 
 def _run_page(environ: Mapping[str, str]) -> str:
@@ -415,7 +419,7 @@ def _backend_ids(token: str) -> tuple[str, str]:
     """Return the service's ids of run and job from the token's scopes, without its signature."""
     wrong = GithubError(
         "ACTIONS_RUNTIME_TOKEN does not name the run and the job for the results service",
-        hint=_HINT,
+        hint=INSTEAD,
     )
     if not token.isascii() or token.count(".") != 2:
         raise wrong

@@ -365,8 +365,9 @@ def test_a_server_of_another_kind_is_told(
 ) -> None:
     fake.fail("CreateArtifact", Reply(status=404, body=b"<html>no such page"))
 
-    with pytest.raises(GithubError, match="answered 404: no message"):
+    with pytest.raises(GithubError, match="answered 404: no message") as caught:
         upload_artifact(client, runtime, "report", b"PK")
+    assert "report-path" in caught.value.hint
     assert len(fake.requests) == 1
 
 

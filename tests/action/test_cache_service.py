@@ -168,6 +168,27 @@ def test_a_store_that_is_there_is_left_alone(
     assert fake.requests == []
 
 
+def test_nothing_is_restored_beside_an_older_journal(
+    fake: FakeResults, client: httpx.Client, runtime: Runtime, target: Path
+) -> None:
+    """SQLite would play it into the store that arrives."""
+    target.parent.mkdir()
+    target.with_name(f"{FILE_NAME}-wal").write_bytes(b"old")
+
+    assert restore_store(client, runtime, KEY, target).reason
+    assert fake.requests == []
+
+
+def test_a_store_that_cannot_be_copied_is_an_error(
+    fake: FakeResults, client: httpx.Client, runtime: Runtime, tmp_path: Path
+) -> None:
+    (tmp_path / FILE_NAME).write_text("no database, and long enough to be seen as none" * 99)
+
+    with pytest.raises(GithubError, match="cannot be copied"):
+        save_store(client, runtime, KEY.key, tmp_path / FILE_NAME)
+    assert fake.requests == []
+
+
 def test_without_a_store_nothing_is_kept(
     fake: FakeResults, client: httpx.Client, runtime: Runtime, tmp_path: Path
 ) -> None:
@@ -268,7 +289,16 @@ def test_the_runner_s_mode_is_kept(
     assert ("GetCacheEntryDownloadURL" in fake.calls()) == reads
 
 
-@pytest.mark.parametrize("status", [404, 405, 501])
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (404, b"404 page not found"),
+        (405, b""),
+        (501, b"<html>"),
+        (404, b'{"code": "bad_route", "msg": "no handler"}'),
+        (501, b'{"code": "unimplemented", "msg": "no such method"}'),
+    ],
+)
 def test_a_server_without_a_cache_service_is_no_fault(
     fake: FakeResults,
     client: httpx.Client,
@@ -276,9 +306,10 @@ def test_a_server_without_a_cache_service_is_no_fault(
     store: Path,
     target: Path,
     status: int,
+    body: bytes,
 ) -> None:
     for call in ("CreateCacheEntry", "GetCacheEntryDownloadURL"):
-        fake.fail(call, Reply(status=status, body=b"404 page not found"))
+        fake.fail(call, Reply(status=status, body=body))
 
     saved = save_store(client, runtime, KEY.key, store)
     restored = restore_store(client, runtime, KEY, target)

@@ -335,7 +335,10 @@ def test_a_bare_signature_is_hidden_encoded_too(runtime: Runtime, masked: list[s
     assert masked == ["a/c=", "a%2Fc%3D"]
 
 
-@pytest.mark.parametrize("url", ["", "ftp://h/x", "/etc/passwd", "http://", "http://[x"])
+@pytest.mark.parametrize(
+    "url",
+    ["", "ftp://h/x", "/etc/passwd", "http://", "http://[x", "http://h:99999x/", "http://h/\n"],
+)
 def test_a_signed_address_that_is_none_is_refused(runtime: Runtime, url: str) -> None:
     with pytest.raises(ServiceError, match="no signed url"):
         results.signed_url(runtime, {"signed_url": url}, "signed_url")
