@@ -158,7 +158,7 @@ def restore(
     if reason:
         return Restored(reason=reason)
     matched = text_of(reply, "matched_key")
-    if not any(matched.startswith(wanted) for wanted in keys):
+    if len(matched) > _MAX_KEY_LENGTH or not any(map(matched.startswith, keys)):
         raise ServiceError("the cache service gave an entry that was not asked for")
     url = signed_url(runtime, reply, "signed_download_url")
     try:
@@ -168,7 +168,9 @@ def restore(
             with arrived.open("w+b") as file:
                 n_bytes = download(client, runtime, url, file, max_bytes)
             if fault := check(arrived):
-                return Restored(reason=f"the cache's entry {matched} is not used: {fault}")
+                # Whoever wrote the entry chose the end of its key, and texts inside it.
+                told = shorten(plain(f"{matched} is not used: {fault}"), 600)
+                return Restored(reason=f"the cache's entry {told}")
             os.replace(arrived, path)
     except OSError as error:
         raise GithubError(f"{path.name}: cannot be written: {error.strerror}") from None

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embed_ab.action.artifact import artifact_name, check_name, upload_artifact, zip_folder
-from embed_ab.action.results import Runtime, runtime_of
+from embed_ab.action.results import Runtime, call, runtime_of
 from embed_ab.errors import GithubError
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -72,6 +72,14 @@ def test_a_zip_holds_the_files_by_relative_names_with_slashes(tmp_path: Path) ->
         assert archive.namelist() == ["report.html", "runs/보고.trec"]
         assert archive.read("report.html") == b"<p>\r\n"
         assert archive.testzip() is None
+
+
+def test_unzipped_files_can_be_read_by_all(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("<p>")
+    (tmp_path / "report.html").chmod(0o600)
+
+    with zipfile.ZipFile(io.BytesIO(zip_folder(tmp_path))) as archive:
+        assert archive.getinfo("report.html").external_attr >> 16 == 0o100644
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
@@ -247,6 +255,20 @@ def test_a_taken_name_is_left_alone(
         upload_artifact(client, runtime, "report", b"ours")
     assert "comment-key" in caught.value.hint
     assert [artifact.content for artifact in fake.artifacts] == [b"theirs"]
+    assert "DeleteArtifact" not in fake.calls()
+
+
+def test_an_upload_under_way_is_left_alone(
+    fake: FakeResults, client: httpx.Client, runtime: Runtime
+) -> None:
+    """Without a lost answer a name of this job's is another use's, finished or not."""
+    ids = {"workflow_run_backend_id": "run-1", "workflow_job_run_backend_id": "job-1"}
+    fields = ids | {"name": "report", "version": 4}
+    call(client, runtime, "ArtifactService", "CreateArtifact", fields)
+
+    with pytest.raises(GithubError, match="already"):
+        upload_artifact(client, runtime, "report", b"ours")
+    assert len(fake.artifacts) == 1
     assert "DeleteArtifact" not in fake.calls()
 
 

@@ -429,6 +429,7 @@ WRONG: dict[str, Callable[[Path], None]] = {
     "one without a table": sql("DROP TABLE facts"),
     "one that is cut": cut,
     "one with a damaged page": overwrite(4096, b"\xff" * 4096),
+    "one with a wrong list of free pages": overwrite(36, b"\0\0\0\5"),
     "one whose key is a text": sql("UPDATE vectors SET key = 'k'"),
     "one whose key is null": sql("UPDATE vectors SET key = NULL"),
     "one whose vector is a text": sql("UPDATE vectors SET vector = '12345678'"),
@@ -491,6 +492,19 @@ def test_a_damaged_store_is_dropped_or_can_be_read(store: Path, seed: int) -> No
         with closing(VectorStore.open(store.parent)) as opened:
             opened.get("model a", "document", "", ["a text"], dimension=2)
             opened.facts("model a", {})
+
+
+def test_what_a_bad_entry_says_stays_on_one_line(
+    fake: FakeResults, client: httpx.Client, runtime: Runtime, store: Path, target: Path
+) -> None:
+    """Its key ends in what its writer chose."""
+    hostile = f"{KEY.restore_keys[0]}x\n::error::y"
+    save_store(client, runtime, hostile, store)
+    fake.entries[0].blob.content = b"no store"
+
+    reason = restore_store(client, runtime, KEY, target).reason
+
+    assert reason.endswith("x ::error::y is not used: it is not an SQLite database")
 
 
 def test_a_sound_store_passes(store: Path) -> None:
