@@ -22,6 +22,8 @@ LAYERS: list[set[str]] = [
     {"systems"},
     {"settings"},
     {"outputs"},
+    {"action.results"},
+    {"action.artifact", "action.cache"},
     {"terminal", "commands"},
     {"cli"},
     {"action.github"},
@@ -35,6 +37,7 @@ ALLOWED_UPWARDS = {
     ("result", "render"),
     ("comparison", "__init__"),  # the version
     ("cli", "__init__"),
+    ("action.results", "__init__"),
 }
 
 
