@@ -20,6 +20,15 @@ COPY entrypoint.py /opt/embed-ab/
 STOPSIGNAL SIGINT
 # -I: neither PYTHON* variables of the workflow nor its folders choose what is imported.
 ENTRYPOINT ["/opt/embed-ab/bin/python", "-I", "-u", "/opt/embed-ab/entrypoint.py"]
+ARG SOURCE=""
+ARG VERSION=""
+ARG REVISION=""
+LABEL org.opencontainers.image.title="embed-ab-action" \
+      org.opencontainers.image.description="Compare two embedding models on your own documents and questions, with an honest verdict" \
+      org.opencontainers.image.licenses="MIT" \
+      org.opencontainers.image.source="${SOURCE}" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
 
 FROM ${PYTHON_IMAGE} AS slim-packages
 RUN python -m venv --without-pip /opt/embed-ab
