@@ -12,33 +12,36 @@ from docker_engine import ROOT, Run, docker, inside
 pytestmark = pytest.mark.container
 
 STRANGER = "12345:12345"  # a user that the image does not know
+DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 SITE_PACKAGES = "/opt/embed-ab/lib/python3.11/site-packages"
 
 
 def layers(tag: str) -> int:
     """Bytes of an image's layers, unpacked."""
     history = docker("history", "--human=false", "--format", "{{.Size}}", tag)
+    assert history.returncode == 0, history.stderr
     return sum(int(size) for size in history.stdout.split())
 
 
-def base_image() -> str:
-    dockerfile = (ROOT / "Dockerfile").read_text("utf-8")
-    return dockerfile.partition("ARG PYTHON_IMAGE=")[2].split()[0]
+@pytest.fixture
+def base() -> str:
+    """The base image, which BuildKit uses without keeping it by name."""
+    name = DOCKERFILE.partition("ARG PYTHON_IMAGE=")[2].split()[0]
+    if docker("image", "inspect", name).returncode != 0:
+        docker("pull", "--quiet", name)
+    return name
 
 
-def test_the_slim_image_adds_less_than_150_mb_to_its_base(slim: str) -> None:
-    assert 0 < layers(slim) - layers(base_image()) < 150e6
+def test_the_slim_image_adds_less_than_150_mb_to_its_base(slim: str, base: str) -> None:
+    assert 0 < layers(slim) - layers(base) < 150e6
 
 
-def test_the_full_image_adds_less_than_1150_mb_to_its_base(full: str) -> None:
-    assert 0 < layers(full) - layers(base_image()) < 1_150e6
+def test_the_full_image_adds_less_than_1150_mb_to_its_base(full: str, base: str) -> None:
+    assert 0 < layers(full) - layers(base) < 1_150e6
 
 
-def test_the_default_target_is_the_full_image(full: str) -> None:
-    built = docker("build", "--quiet", str(ROOT))
-
-    identifier = docker("image", "inspect", "--format", "{{.Id}}", full)
-    assert built.stdout.strip().splitlines()[-1] == identifier.stdout.strip()
+def test_the_default_target_is_the_full_image() -> None:
+    assert re.findall(r"^FROM .* AS (\S+)$", DOCKERFILE, re.M)[-1] == "full"
 
 
 @pytest.mark.parametrize(
