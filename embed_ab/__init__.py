@@ -39,5 +39,11 @@ def compare(
         resolved = resolve(flags | {"eval-path": str(evalset)}, config=None)
         evalset = commands.load_evalset(resolved)
     else:
+        for name in ("split", "no_positive", "allow_missing_docs"):
+            if name in settings:
+                raise InputError(
+                    f"{name} is about reading a folder, and this set is in memory",
+                    hint="Give it to embed_ab.evalset.from_records or load.",
+                )
         resolved = resolve(flags, config=None)
     return commands.compare_evalset(evalset, resolved)[0]

@@ -33,7 +33,7 @@ CODES = {
     "tiny_corpus": "k covers more than 20 % of the corpus.",
     "copied_queries": "More than 20 % of the queries take 90 % of their words from their document.",
     "shared_relevant_documents": "More than 20 % of the queries share their relevant document.",
-    "duplicate_documents": "Documents share their text; a hit on a twin counts as a miss.",
+    "duplicate_documents": "Documents are twins in letters and digits; a hit on one is a miss.",
     "unjudged_gap": "Of what is not relevant, the worse system returns 5 % more never judged.",
     "tied_at_cutoff": "Equal scores at a metric's cutoff were ordered by document id.",
     "bm25_zero_hits": "BM25 finds nothing for more than 5 % of the queries: wrong tokens?",
@@ -56,7 +56,7 @@ class Evidence:
     """What the cautions look at.
 
     `values` holds, for A and B, the per-query values of every computed metric, (n_queries,) each
-    and NaN for excluded queries; `cutoffs` are the distinct k of these metrics, ascending.
+    and NaN for excluded queries; `metrics` are those metrics.
     `gold` is each query's best relevant document, −1 for none; `clusters` is None when queries are
     resampled one by one.
     """
@@ -66,7 +66,7 @@ class Evidence:
     b: System
     bm25: System | None
     k: int
-    cutoffs: tuple[int, ...]
+    metrics: tuple[Metric, ...]
     primary: Metric
     values: Mapping[str, Mapping[Metric, Values]]
     difference: PairedDifference
@@ -74,6 +74,11 @@ class Evidence:
     clusters: NDArray[np.int64] | None
     gain: Gain
     min_grade: int
+
+    @property
+    def cutoffs(self) -> list[int]:
+        """The distinct ranks that metrics or overlap look at, ascending."""
+        return sorted({self.k, *(metric.k for metric in self.metrics)})
 
     @property
     def sides(self) -> tuple[tuple[str, System], tuple[str, System]]:
@@ -187,13 +192,12 @@ def _near_random_model(e: Evidence) -> Iterator[Caution]:
     chance = 1 - float(np.mean(missed))
     limit = chance + 1.96 * math.sqrt(chance * (1 - chance) / n_relevant.size)
     for side, system in e.sides:
-        scores = system.run.scores[:, : e.k]
-        scores = scores[np.isfinite(scores)]
+        scores = system.run.scores[np.isfinite(system.run.scores)]
         mean = float(np.nanmean(e.value(hit, system.run)))
         spread = float(scores.max() - scores.min()) if scores.size else 0.0
         # Cosines above 0.99 everywhere mean that all vectors point one way.
         is_narrow = system.origin.dimension is not None and scores.size and scores.min() > 0.99
-        if scores.size > e.k and e.k < n_documents and (spread < 1e-6 or is_narrow):
+        if scores.size > 1 and system.run.scores.shape[1] > 1 and (spread < 1e-6 or is_narrow):
             what = f"gives the documents it returns almost one score, within {spread:.2g}"
         elif mean <= limit and chance < 0.5:
             what = f"hits in {mean:.1%} of queries at rank {e.k}; chance alone gives {chance:.1%}"
@@ -243,15 +247,16 @@ def _ceiling(e: Evidence) -> Iterator[Caution]:
 
 
 def _recall_ceiling(e: Evidence) -> Iterator[Caution]:
-    recall = Metric(name="recall", k=e.k)
-    best = metrics.ceiling(recall, e.evalset.qrels, gain=e.gain, min_grade=e.min_grade)
-    if best < 0.95:
-        yield Caution(
-            code="recall_ceiling",
-            message=f"The best possible {recall} here is {best:.2f}: queries have more relevant "
-            f"documents than {e.k}.",
-            advice=f"Read rcap@{e.k} (denominator at most {e.k}), or raise -k.",
-        )
+    for recall in (metric for metric in e.metrics if metric.name == "recall"):
+        best = metrics.ceiling(recall, e.evalset.qrels, gain=e.gain, min_grade=e.min_grade)
+        if best < 0.95:
+            yield Caution(
+                code="recall_ceiling",
+                message=f"The best possible {recall} here is {best:.2f}: queries have more "
+                f"relevant documents than {recall.k}.",
+                advice=f"Read rcap@{recall.k} (denominator at most {recall.k}), or raise the "
+                "cutoff.",
+            )
 
 
 def _tiny_corpus(e: Evidence) -> Iterator[Caution]:
@@ -327,8 +332,9 @@ def _duplicate_documents(e: Evidence) -> Iterator[Caution]:
     twins = np.flatnonzero(first == first[np.argmax(has_twin)])
     yield Caution(
         code="duplicate_documents",
-        message=f"{int(has_twin.sum()):,} documents share their text with another (for example "
-        f"{', '.join(e.evalset.document_ids[d] for d in twins[:3])}); {' and '.join(hits)} "
+        message=f"{int(has_twin.sum()):,} documents are twins but for case, spaces and marks "
+        f"(for example {', '.join(e.evalset.document_ids[d] for d in twins[:3])}); "
+        f"{' and '.join(hits)} "
         "first hits are a twin of a relevant document and count as misses.",
         advice="Remove the copies, or judge them all.",
     )
@@ -337,13 +343,16 @@ def _duplicate_documents(e: Evidence) -> Iterator[Caution]:
 def _unjudged_gap(e: Evidence) -> Iterator[Caution]:
     # The share among what is not relevant: over all documents it would only repeat the precision,
     # and where nothing but relevant documents was judged it says nothing and is 1 for both.
-    share = {}
+    share: dict[str, float] = {}
     for side, system in e.sides:
         grades = metrics.grade_matrix(system.run.documents[:, : e.k], e.evalset.qrels)
         grades = grades[e.gold >= 0]
         is_other = (grades != metrics.NOT_RETRIEVED) & (grades < e.min_grade)
         n_unjudged = int(np.count_nonzero(grades == metrics.UNJUDGED))
-        share[side] = n_unjudged / max(int(np.count_nonzero(is_other)), 1)
+        n_other = int(np.count_nonzero(is_other))
+        if n_other == 0:
+            return
+        share[side] = n_unjudged / n_other
     worse, better = ("B", "A") if e.difference.difference < 0 else ("A", "B")
     if e.difference.difference == 0 or share[worse] - share[better] < 0.05:
         return
@@ -385,16 +394,22 @@ def _tied_at_cutoff(e: Evidence) -> Iterator[Caution]:
 
 
 def _bm25_zero_hits(e: Evidence) -> Iterator[Caution]:
-    systems = [system for system in (e.a, e.b, e.bm25) if system is not None]
-    runs = {s.origin.system: s.run for s in systems if s.origin.system.startswith("bm25:")}
-    for name, run in runs.items():
+    # The baseline last: where it is also A or B, its flag is the one to name.
+    sides = {"-a bm25:": e.a, "-b bm25:": e.b} | ({"--bm25 ": e.bm25} if e.bm25 else {})
+    found = {s.origin.system: (flag, s.run) for flag, s in sides.items()}
+    runs = {name: pair for name, pair in found.items() if name.startswith("bm25:")}
+    for name, (flag, run) in runs.items():
         n_queries = len(e.evalset.query_ids)
         n = int(np.sum(run.documents[:, 0] < 0))
         if n > 0.05 * n_queries:
             yield Caution(
                 code="bm25_zero_hits",
                 message=f"{name} finds no document at all for {n} of {n_queries} queries.",
-                advice="Try other tokens for this language: --bm25 char2 or --bm25 auto.",
+                advice="Try other tokens for this language: "
+                + " or ".join(
+                    f"{flag}{tokens}" for tokens in ("auto", "char2") if name != f"bm25:{tokens}"
+                )
+                + ".",
             )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embed_ab.evalset import Evalset, Metadata, normalized_text
+from embed_ab.metrics import count_relevant
 from embed_ab.readers import Notice
 from embed_ab.records import is_blank
 
@@ -56,22 +57,21 @@ class Check:
     notices: tuple[Notice, ...]
 
 
-def check(evalset: Evalset) -> Check:
-    """A summary of an evaluation set, without any model."""
+def check(evalset: Evalset, *, min_grade: int = 1) -> Check:
+    """A summary of an evaluation set, without any model; relevant is `min_grade` or more."""
     qrels, texts = evalset.qrels, evalset.document_texts
-    rows = np.repeat(np.arange(len(evalset.query_ids)), np.diff(qrels.offsets))
-    n_relevant = np.bincount(rows[qrels.grades >= 1], minlength=len(evalset.query_ids))
+    n_relevant = count_relevant(qrels, min_grade)
     return Check(
         name=evalset.name,
         digest=evalset.digest,
         n_documents=len(evalset.document_ids),
         n_queries=len(evalset.query_ids),
-        n_evaluated=int(evalset.is_evaluated.sum()),
+        n_evaluated=int(np.count_nonzero(n_relevant)),
         n_judgements=len(qrels.grades),
         n_unjudged_documents=len(evalset.document_ids) - len(np.unique(qrels.documents)),
         grades=_histogram(qrels.grades),
         relevant_per_query=_histogram(n_relevant),
-        median_relevant=float(np.median(n_relevant[evalset.is_evaluated])),
+        median_relevant=float(np.median(n_relevant[n_relevant > 0])),
         duplicate_documents=_groups(evalset.document_ids, texts),
         near_duplicates=_groups(evalset.document_ids, map(normalized_text, texts)),
         duplicate_queries=_groups(evalset.query_ids, evalset.query_texts),

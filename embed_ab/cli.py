@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -65,9 +65,7 @@ _PLACE_KEYS = {"out", "report", "json"}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; only argparse itself exits."""
     words = list(sys.argv[1:] if argv is None else argv)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # whatever the locale can show
+    _make_streams_safe()
     try:
         arguments = vars(_parser(words).parse_args(words))
         return int(_COMMANDS[arguments.pop("command")](arguments))
@@ -79,9 +77,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _say("interrupted; what is in the store of vectors is kept")
         return INTERRUPTED_EXIT_CODE
-    except BrokenPipeError:
-        _forget_stdout()
-        return 0
     except OSError as error:
         _say(f"error: {error}")
         return BUG_EXIT_CODE
@@ -90,6 +85,24 @@ def main(argv: Sequence[str] | None = None) -> int:
             _say(f"| {line}")
         _say(f"error: this is a bug in embed-ab {__version__}, not in your input; please report it")
         return BUG_EXIT_CODE
+
+
+def _make_streams_safe() -> None:
+    """Let no stream that is closed, or that cannot show a letter, change an exit code."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def parser_of_each_verb() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of every command with its flags, for documentation."""
+    parsers = {}
+    for verb, text in _VERBS.items():
+        parsers[verb] = argparse.ArgumentParser(prog=f"embed-ab {verb}", description=text)
+        _FLAGS[verb](parsers[verb])
+    return parsers
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
@@ -149,7 +162,10 @@ def _demo_flags(parser: argparse.ArgumentParser) -> None:
 def _cache_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=["info", "clear", "prune"], default="info")
     parser.add_argument(
-        "--days", type=int, default=30, help="prune: drop what was not used for so long (30)."
+        "--days",
+        type=int,
+        default=30,
+        help="prune: drop vectors not used, and reports without --out made, so long ago (30).",
     )
 
 
@@ -236,9 +252,10 @@ def _run_demo(arguments: dict[str, Any]) -> int:
 
     language = arguments.pop("lang")
     if folder := arguments.pop("export"):
-        for path in commands.export_demo(language, Path(folder)):
-            print(path)  # noqa: T201
-        print(f"embed-ab compare {folder} -a mock:char3 -b mock:word")  # noqa: T201
+        with _reader_may_leave():
+            for path in commands.export_demo(language, Path(folder)):
+                print(path)  # noqa: T201
+            print(f"embed-ab compare {folder} -a mock:char3 -b mock:word")  # noqa: T201
         return 0
     settings = _settings(arguments)
     return _show(commands.demo(language, settings), is_quiet=settings.quiet)
@@ -264,8 +281,10 @@ def _run_report(arguments: dict[str, Any]) -> int:
 def _run_check(arguments: dict[str, Any]) -> int:
     from embed_ab import check, commands, terminal
 
-    found = check.check(commands.load_evalset(_settings(arguments)))
-    terminal.check(found, _console())
+    settings = _settings(arguments)
+    found = check.check(commands.load_evalset(settings), min_grade=settings.min_grade)
+    with _reader_may_leave():
+        terminal.check(found, _console())
     return 0
 
 
@@ -273,7 +292,8 @@ def _run_cache(arguments: dict[str, Any]) -> int:
     from embed_ab import commands, terminal
 
     info = commands.store_info(arguments["action"], arguments["days"])
-    terminal.cache_info(info, _console())
+    with _reader_may_leave():
+        terminal.cache_info(info, _console())
     return 0
 
 
@@ -282,7 +302,8 @@ def _run_schema(arguments: dict[str, Any]) -> int:
 
     from embed_ab.settings import file_schema
 
-    print(json.dumps(file_schema(), indent=2, ensure_ascii=False))  # noqa: T201
+    with _reader_may_leave():
+        print(json.dumps(file_schema(), indent=2, ensure_ascii=False))  # noqa: T201
     return 0
 
 
@@ -303,14 +324,16 @@ def _show(finished: Finished, *, is_quiet: bool) -> int:
     with _reader_may_leave():
         console = _console()
         terminal.comparison(finished.comparison, console, quiet=is_quiet)
-        if not is_quiet:
+        if not is_quiet and finished.unpublished is None:
             terminal.places(finished.places, console)
+    if finished.unpublished is not None:
+        raise finished.unpublished
     return finished.exit_code
 
 
 @contextmanager
 def _reader_may_leave() -> Iterator[None]:
-    """Let the reader of a pipe leave, as `| head` does: the exit code is the comparison's."""
+    """Let the reader of a pipe leave, as `| head` does: the exit code is the command's."""
     try:
         yield
         sys.stdout.flush()
@@ -345,7 +368,8 @@ def _say(text: str) -> None:
     from embed_ab.formats import printable
 
     encoding = sys.stderr.encoding or "utf-8"
-    print(printable(text, encoding, sys.stderr.isatty()), file=sys.stderr)  # noqa: T201
+    with suppress(OSError):  # nobody is there to read it
+        print(printable(text, encoding, sys.stderr.isatty()), file=sys.stderr, flush=True)  # noqa: T201
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import importlib.metadata
 import os
 import platform
 import shlex
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -49,6 +48,8 @@ class Finished:
     comparison: Comparison
     places: outputs.Places
     exit_code: int
+    unpublished: InputError | None = None
+    """Why the files could not be written in the end; the verdict is worth seeing all the same."""
 
 
 def compare(
@@ -65,15 +66,20 @@ def compare(
     if settings.runs:
         runs.check_ids(evalset.query_ids, evalset.document_ids)
     comparison, ranked = compare_evalset(evalset, settings, on_progress=on_progress, clock=clock)
-    outputs.publish(comparison, places)
-    if settings.runs:
-        # Without the rank below the deepest cutoff, which is there only to see ties.
-        folder = Path(settings.runs)
-        outputs.write_runs(evalset, ranked, options.deepest, options.min_grade, folder)
+    unpublished = None
+    try:
+        outputs.publish(comparison, places)
+        if settings.runs:
+            # Without the rank below the deepest cutoff, which is there only to see ties.
+            folder = Path(settings.runs)
+            outputs.write_runs(evalset, ranked, options.deepest, options.min_grade, folder)
+    except InputError as error:
+        unpublished = error
     return Finished(
         comparison=comparison,
         places=places,
         exit_code=exit_code(comparison.outcome, settings.on_inconclusive),
+        unpublished=unpublished,
     )
 
 
@@ -240,7 +246,8 @@ def exit_code(outcome: str, on_inconclusive: str) -> int:
 
 def command_line(settings: Settings) -> str:
     """Return the command that repeats a comparison, quoted for a shell."""
-    words = ["embed-ab", "compare", settings.eval_path or "EVAL"]
+    folder = settings.eval_path or "EVAL"
+    words = ["embed-ab", "compare", f"./{folder}" if folder.startswith("-") else folder]
     for key, value in settings.changed().items():
         if key == "eval-path":
             continue
@@ -257,7 +264,7 @@ def command_line(settings: Settings) -> str:
 
 
 def store_info(action: str, days: int) -> StoreInfo:
-    """Show, clear or prune what the cache folder holds: vectors, and reports without --out.
+    """Show the store of vectors, clear it, or prune it together with reports made without --out.
 
     Raises: InputError, EmbedAbError for a damaged store.
     """
@@ -266,10 +273,8 @@ def store_info(action: str, days: int) -> StoreInfo:
     folder = cache_folder(os.environ)
     if action == "clear":
         clear_store(folder)  # also when it is too damaged to open
-    oldest = time.time() - days * 86_400
-    for report in outputs.report_folder().glob("*"):
-        if action == "clear" or (action == "prune" and report.stat().st_mtime < oldest):
-            shutil.rmtree(report)
+    if action == "prune":
+        outputs.prune_reports(older_than=time.time() - days * 86_400)
     with closing(VectorStore.open(folder)) as store:
         if action == "prune":
             store.prune(older_than_days=days)

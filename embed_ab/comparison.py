@@ -27,6 +27,7 @@ from embed_ab.result import (
     Overlap,
     QueryDetail,
     QueryRow,
+    Relevant,
     SystemRecord,
 )
 from embed_ab.runs import Run
@@ -35,6 +36,7 @@ RBO_P = 0.9
 TEXT_LENGTH = 300
 MAX_HITS = 20
 """Documents of each list that a detailed query shows."""
+MAX_RELEVANT = 10
 MIN_DEPTH = 100
 """Runs are at least so deep: what TREC tools expect, and what condensed lists need."""
 
@@ -112,7 +114,7 @@ def compare_runs(
             b=b,
             bm25=bm25,
             k=options.k,
-            cutoffs=tuple(sorted({options.k, *(metric.k for metric in options.computed)})),
+            metrics=options.computed,
             primary=primary,
             values=values,
             difference=of_metric[conclusion.metric],
@@ -134,6 +136,7 @@ def compare_runs(
         primary=conclusion.metric,
         metrics=tuple(map(str, options.metrics)),
         min_grade=options.min_grade,
+        depth=options.deepest,
         evalset=_evalset_record(evalset, n_evaluated=int(np.count_nonzero(n_relevant))),
         systems=tuple(_system_record(label, s, values[label]) for label, s in systems.items()),
         differences=differences,
@@ -256,7 +259,9 @@ def clusters_by(
         groups = [str(document) if document >= 0 else None for document in gold]
     else:
         groups = [
-            None if metadata.get(cluster_by) is None else json.dumps(metadata[cluster_by])
+            None
+            if metadata.get(cluster_by) is None
+            else json.dumps(metadata[cluster_by], sort_keys=True)
             for metadata in evalset.query_metadata
         ]
         if not any(groups):
@@ -325,25 +330,41 @@ def _detail(evalset: Evalset, query: int, a: Run, b: Run, options: Options) -> Q
     documents, grades = evalset.qrels.of(query)
     grade_of = dict(zip(documents.tolist(), grades.tolist(), strict=True))
 
-    def hit(document: int, score: Number) -> Hit:
-        return Hit(
-            document=evalset.document_ids[document],
-            score=score,
-            grade=grade_of.get(document),
-            text=evalset.document_texts[document][:TEXT_LENGTH],
-        )
-
-    n_shown = min(options.k, MAX_HITS)
+    def text(document: int) -> str:
+        return evalset.document_texts[document][:TEXT_LENGTH]
 
     def hits(run: Run) -> tuple[Hit, ...]:
+        n_shown = min(options.k, MAX_HITS)
         ranked = zip(run.documents[query, :n_shown], run.scores[query, :n_shown], strict=True)
-        return tuple(hit(int(d), float(s)) for d, s in ranked if d >= 0)
+        return tuple(
+            Hit(
+                document=evalset.document_ids[document],
+                score=float(score),
+                grade=grade_of.get(int(document)),
+                text=text(document),
+            )
+            for document, score in ranked
+            if document >= 0
+        )
+
+    def rank(document: int, run: Run) -> int | None:
+        found = np.flatnonzero(run.documents[query, : options.deepest] == document)
+        return int(found[0]) + 1 if found.size else None
 
     relevant = [d for d, grade in grade_of.items() if grade >= options.min_grade]
     relevant.sort(key=lambda d: (-grade_of[d], d))
     return QueryDetail(
         query=evalset.query_ids[query],
-        relevant=tuple(hit(d, None) for d in relevant[:10]),
+        relevant=tuple(
+            Relevant(
+                document=evalset.document_ids[document],
+                grade=grade_of[document],
+                rank_a=rank(document, a),
+                rank_b=rank(document, b),
+                text=text(document),
+            )
+            for document in relevant[:MAX_RELEVANT]
+        ),
         a=hits(a),
         b=hits(b),
     )

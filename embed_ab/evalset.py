@@ -349,7 +349,9 @@ def _settle_no_positive(
 ) -> None:
     excluded = [queries.ids[query] for query in np.flatnonzero(~is_evaluated)]
     if len(excluded) == len(queries.ids):
-        raise wrong("no query has a relevant document (grade 1 or more)", hint=GRADE_HINT)
+        raise wrong(
+            f"no query has a relevant document (grade {min_grade} or more)", hint=GRADE_HINT
+        )
     if not excluded:
         return
     message = f"{len(excluded):,} of {len(queries.ids):,} queries had no relevant document"

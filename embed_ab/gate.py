@@ -59,7 +59,11 @@ class Gate:
 
 @dataclass(frozen=True, kw_only=True)
 class GateVerdict:
-    """What one gate says, and why; `queries_needed` is None where it cannot be estimated."""
+    """What one gate says, and why.
+
+    `queries_needed` counts groups of queries where these are resampled and B loses no query; None
+    where it cannot be estimated.
+    """
 
     gate: str
     metric: str
@@ -100,6 +104,7 @@ def gate_level(n_gates: int) -> float:
 def judge(gate: Gate, difference: PairedDifference, *, min_queries: int) -> GateVerdict:
     """Judge B − A, whose interval has the gate's level, against the gate's margin."""
     margin, n = gate.margin, difference.n_units
+    units = "queries" if n == difference.n_queries else "groups of queries"
     needed = queries_needed(difference.sd, margin, difference.level)
     low = difference.low
     why = ""
@@ -109,7 +114,7 @@ def judge(gate: Gate, difference: PairedDifference, *, min_queries: int) -> Gate
         unseen = 1 - (1 - difference.level) ** (1 / n)
         low -= unseen
         seen = "no query changed its value" if difference.wins == 0 else "B loses no query"
-        why = f"{seen}, but in {n} queries a loss of {formats.percent(unseen)} can go unseen"
+        why = f"{seen}, but in {n} {units} a loss of {formats.percent(unseen)} can go unseen"
         tolerable = margin + difference.low
         needed = None
         if 1e-9 < tolerable < 1:
@@ -127,11 +132,15 @@ def judge(gate: Gate, difference: PairedDifference, *, min_queries: int) -> Gate
             why = f"{_units(difference)} fewer than the {min_queries} a verdict needs"
         elif not why:
             why = f"the interval reaches below {-margin:g}" if margin else "the interval includes 0"
-        if needed is not None and needed > (n if difference.losses == 0 else difference.n_queries):
-            why += (
-                f"; if B is as good as A, about {needed} queries would show that it loses no more "
-                f"than {margin:g}"
-            )
+        if needed is not None:
+            needed = max(needed, min_queries)
+            is_by_units = difference.losses == 0
+            if needed > (n if is_by_units else difference.n_queries):
+                what = units if is_by_units else "queries"
+                why += (
+                    f"; if B is as good as A, about {needed} {what} would show that it loses no "
+                    f"more than {margin:g}"
+                )
     outcome = _OUTCOMES[finding]
     limit = f"-{margin:g}" if margin else "0"
     reason = (
@@ -208,10 +217,10 @@ def conclude(
 
 
 def _count(difference: PairedDifference) -> str:
-    groups = (
-        "" if difference.n_units == difference.n_queries else f" in {difference.n_units} groups"
-    )
-    return f"{difference.n_queries} {'query' if difference.n_queries == 1 else 'queries'}{groups}"
+    queries = "1 query" if difference.n_queries == 1 else f"{difference.n_queries} queries"
+    if difference.n_units == difference.n_queries:
+        return queries
+    return f"{queries} in {difference.n_units} group{'s' if difference.n_units > 1 else ''}"
 
 
 def _units(difference: PairedDifference) -> str:

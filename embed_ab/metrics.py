@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from embed_ab.errors import InputError
 from embed_ab.evalset import Qrels
+from embed_ab.readers import LARGEST_GRADE
 from embed_ab.runs import Run
 
 Gain = Literal["exponential", "linear"]
@@ -25,7 +26,6 @@ NOT_RETRIEVED: Final = -1001
 """State of a rank at which the run has no document; not a grade."""
 
 MAX_K: Final = 10_000
-MAX_GRADE: Final = 30
 
 _ALIASES: Final = {
     "recall": ("recall", "r"),
@@ -127,11 +127,11 @@ def ideal_grades(qrels: Qrels, width: int) -> Grades:
     Returns: int16 (n_queries, width); NOT_RETRIEVED where a query has fewer judgements.
     """
     rows = _row_of_each_judgement(qrels)
-    keys = np.sort(rows * 64 + (MAX_GRADE - qrels.grades))
+    keys = np.sort(rows * 64 + (LARGEST_GRADE - qrels.grades))
     rank = np.arange(len(rows)) - qrels.offsets[rows]
     kept = rank < width
     ideal = np.full((len(qrels.offsets) - 1, width), NOT_RETRIEVED, dtype=np.int16)
-    ideal[rows[kept], rank[kept]] = MAX_GRADE - keys[kept] % 64
+    ideal[rows[kept], rank[kept]] = LARGEST_GRADE - keys[kept] % 64
     return ideal
 
 
@@ -151,7 +151,7 @@ def dcg(grades: Grades, k: int, gain: Gain = "exponential") -> PerQuery:
     negative grades, UNJUDGED and NOT_RETRIEVED gain 0.
     """
     top = np.maximum(grades[:, :k], 0)
-    steps = np.arange(MAX_GRADE + 1, dtype=np.float64)
+    steps = np.arange(LARGEST_GRADE + 1, dtype=np.float64)
     gains = 2**steps - 1 if gain == "exponential" else steps
     discounts = np.array([math.log2(rank + 1) for rank in range(1, top.shape[1] + 1)])
     return _running_total(gains[top] / discounts)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +19,8 @@ from embed_ab.providers.cache import cache_folder
 from embed_ab.result import Comparison
 from embed_ab.settings import Settings
 
+RUN_FILES = ("a.trec", "b.trec", "bm25.trec", "qrels.trec")
+_STAMP = "%Y%m%dT%H%M%S.%f"
 _HINT = "Choose another place with --out."
 
 
@@ -35,6 +38,17 @@ def report_folder() -> Path:
     return cache_folder(os.environ) / "reports"
 
 
+def prune_reports(*, older_than: float) -> None:
+    """Delete the folders of results without --out that were made before a time of the clock."""
+    ours = {"report.html", "result.json", "comment.md"}
+    for folder in report_folder().glob("*"):
+        is_ours = re.fullmatch(r"\d{8}T\d{6}\.\d{6}-.*", folder.name) and folder.is_dir()
+        if not is_ours or folder.is_symlink() or folder.stat().st_mtime >= older_than:
+            continue
+        if {file.name for file in folder.iterdir()} <= ours:
+            shutil.rmtree(folder)
+
+
 def places(settings: Settings, moment: datetime) -> Places:
     """Return where the files go.
 
@@ -45,36 +59,49 @@ def places(settings: Settings, moment: datetime) -> Places:
         folder = Path(settings.out)
     else:
         name = re.sub(r"[^\w.-]+", "-", Path(settings.eval_path or "report").resolve().name)[:40]
-        folder = report_folder() / f"{moment.strftime('%Y%m%dT%H%M%S.%f')}-{name}"
+        folder = report_folder() / f"{moment.strftime(_STAMP)}-{name}"
     found = Places(
         report=Path(settings.report or folder / "report.html"),
         json=Path(settings.json_file or folder / "result.json"),
         comment=folder / "comment.md",
     )
+    runs_folder = Path(settings.runs) if settings.runs else None
     files = [found.report, found.json, found.comment]
-    if len({path.resolve() for path in files}) < len(files):
-        raise InputError(f"two results would be written to {found.report}", hint=_HINT)
-    named = [path for path in files if settings.out or path.parent != folder]
-    if settings.runs:
-        named.append(Path(settings.runs) / "a.trec")
-    for path in named:
-        if settings.eval_path and path.exists() and _is_within(path, Path(settings.eval_path)):
-            raise InputError(f"{path} is a file of the evaluation set", hint=_HINT)
-        if path.exists() and not path.is_file() and not path.is_dir():
-            continue  # a device or a pipe: what is written there is the caller's business
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except FileExistsError:
-            raise InputError(f"{path.parent} is a file, not a folder", hint=_HINT) from None
-        except OSError as error:
-            raise InputError(f"{path.parent}: {error.strerror}", hint=_HINT) from None
-        if path.is_dir() or not os.access(path.parent, os.W_OK):
-            raise InputError(f"{path} cannot be written", hint=_HINT)
+    files += [runs_folder / name for name in RUN_FILES] if runs_folder else []
+    try:
+        _try(files, skipped=None if settings.out else folder, settings=settings)
+    except (OSError, RuntimeError, ValueError) as error:  # too long, a loop of links
+        raise InputError(f"{error}", hint=_HINT) from None
     return found
 
 
-def _is_within(path: Path, folder: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
+def _try(files: Sequence[Path], *, skipped: Path | None, settings: Settings) -> None:
+    """Raise InputError for a file that cannot be written; those of `skipped` are not made yet."""
+    regular = [path.resolve() for path in files if path.is_file() or not path.exists()]
+    if len(set(regular)) < len(regular):
+        twice = next(path for path in files if regular.count(path.resolve()) > 1)
+        raise InputError(f"two results would be written to {twice}", hint=_HINT)
+    for path in files:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            continue  # a device or a pipe: what is written there is the caller's business
+        if settings.eval_path and _is_of_evalset(path, Path(settings.eval_path)):
+            raise InputError(f"{path} is a file of the evaluation set", hint=_HINT)
+        parent = path.parent
+        if parent == skipped:
+            parent = next(above for above in parent.parents if above.exists())
+        else:
+            try:
+                parent.mkdir(parents=True, exist_ok=True)
+            except FileExistsError:
+                raise InputError(f"{parent} is a file, not a folder", hint=_HINT) from None
+        if path.is_dir() or not (parent.is_dir() and os.access(parent, os.W_OK)):
+            raise InputError(f"{path} cannot be written", hint=_HINT)
+
+
+def _is_of_evalset(path: Path, folder: Path) -> bool:
+    place, folder = path.resolve(), folder.resolve()
+    is_named_so = place.name.partition(".")[0] in ("corpus", "queries", "qrels")
+    return (is_named_so and place.parent == folder) or place.parent == folder / "qrels"
 
 
 def publish(comparison: Comparison, to: Places) -> None:

@@ -104,9 +104,6 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
             return "unjudged"
         return "relevant" if hit.grade >= min_grade else "not relevant"
 
-    def rank(document: str, hits: tuple[Hit, ...]) -> int | None:
-        return next((n for n, hit in enumerate(hits, 1) if hit.document == document), None)
-
     detailed = [(rows[detail.query], detail) for detail in comparison.details]
     largest = sorted(comparison.queries, key=lambda row: -abs(difference(row) or 0))[:MAX_ROWS]
     largest.sort(key=lambda row: (difference(row) is None, difference(row) or 0, row.query))
@@ -136,7 +133,6 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
         "difference": difference,
         "movement": movement,
         "standing": standing,
-        "rank": rank,
     }
 
 

@@ -18,12 +18,24 @@ Number = float | None
 
 @dataclass(frozen=True, kw_only=True)
 class Hit:
-    """One document of a ranked list, or a relevant document (score None)."""
+    """One document of a ranked list."""
 
     document: str
-    score: Number
+    score: float
     grade: int | None
     """None where nobody judged the document."""
+    text: str
+    """At most 300 characters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relevant:
+    """A relevant document and where it stands; None where it is not among the first `depth`."""
+
+    document: str
+    grade: int
+    rank_a: int | None
+    rank_b: int | None
     text: str
     """At most 300 characters."""
 
@@ -49,9 +61,10 @@ class QueryDetail:
     """What A and B returned for one of the queries they disagree on most."""
 
     query: str
-    relevant: tuple[Hit, ...]
-    """The relevant documents, highest grade first, at most 10."""
+    relevant: tuple[Relevant, ...]
+    """Highest grade first, at most 10."""
     a: tuple[Hit, ...]
+    """The first k documents, at most 20."""
     b: tuple[Hit, ...]
 
 
@@ -118,6 +131,8 @@ class Comparison:
     metrics: tuple[str, ...]
     """Those asked for; `differences` and the values also hold what only a gate asked for."""
     min_grade: int
+    depth: int
+    """How deep the runs are looked at."""
     evalset: EvalsetRecord
     systems: tuple[SystemRecord, ...]
     differences: tuple[PairedDifference, ...]

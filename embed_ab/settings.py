@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import reprlib
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -55,12 +56,19 @@ def _number(value: Any) -> Any:
 
 
 def _one_line(value: str) -> str:
-    if not value.isprintable():  # line breaks, NUL, bytes that are not UTF-8
-        raise ValueError("Input should be printable text on one line")
+    if {"Cc", "Cs", "Zl", "Zp"} & set(map(unicodedata.category, value)):
+        raise ValueError("Input should be text on one line, without control characters")
+    return value
+
+
+def _encodable(value: str) -> str:
+    if "Cs" in set(map(unicodedata.category, value)):
+        raise ValueError("Input should be text that UTF-8 can hold")
     return value
 
 
 OneLine = Annotated[str, AfterValidator(_one_line)]
+Prompt = Annotated[str, AfterValidator(_encodable)]
 Whole = Annotated[int, BeforeValidator(_number)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Spec = Annotated[
@@ -127,14 +135,18 @@ class Settings(BaseModel):
         group="Evaluation set",
     )
 
-    a_query_prompt: str | None = _setting(
+    a_query_prompt: Prompt | None = _setting(
         None, "Text put before each query of A; beats the model's own prompt.", group="Models"
     )
-    a_doc_prompt: str | None = _setting(None, "Text put before each document of A.", group="Models")
-    b_query_prompt: str | None = _setting(
+    a_doc_prompt: Prompt | None = _setting(
+        None, "Text put before each document of A.", group="Models"
+    )
+    b_query_prompt: Prompt | None = _setting(
         None, "Text put before each query of B; beats the model's own prompt.", group="Models"
     )
-    b_doc_prompt: str | None = _setting(None, "Text put before each document of B.", group="Models")
+    b_doc_prompt: Prompt | None = _setting(
+        None, "Text put before each document of B.", group="Models"
+    )
     a_trust_remote_code: bool = _setting(
         False, "Let A's model run its own code.", group="Models", not_in_file=True
     )
@@ -314,7 +326,7 @@ def resolve(flags: Mapping[str, Any], *, config: Path | None) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0])
-        place = f"--{key}" if key in given else f"{config}: {key}"
+        place = flags_of(key)[-1] if key in given else f"{config}: {key}"
         value = given.get(key, from_file.get(key))
         reason = first["msg"].removeprefix("Value error, ")
         if key not in from_file and key not in allowed_keys():
@@ -358,7 +370,12 @@ def read_config(path: Path) -> dict[str, Any]:
     allowed = file_keys()
     for key, flags in _OTHER_FLAGS.items():
         for other in (flag.removeprefix("--") for flag in flags if flag.startswith("--")):
-            if other in loaded and key not in loaded:
+            if other in loaded and key in loaded:
+                raise InputError(
+                    f"{path}: {key} and {other} are one setting, given twice",
+                    hint=f"Keep {key}.",
+                )
+            if other in loaded:
                 loaded[key] = loaded.pop(other)
     for key in loaded:
         if key not in allowed:
@@ -405,6 +422,12 @@ def file_schema() -> dict[str, Any]:
             if n in schema["properties"][key]
         }
         schema["properties"][key]["anyOf"] = [{"type": "string"}, listed]
+    schema["properties"] |= {
+        flag.removeprefix("--"): schema["properties"][key]
+        for key, flags in _OTHER_FLAGS.items()
+        for flag in flags
+        if flag.startswith("--")
+    }
     schema |= {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": CONFIG_NAME}
     return schema
 

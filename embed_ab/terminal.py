@@ -158,7 +158,7 @@ def cache_info(info: StoreInfo, console: Console) -> None:
 
 
 def _line(console: Console, text: str = "", style: str = "") -> None:
-    console.print(_safe(console, text, style), soft_wrap=not console.is_terminal)
+    console.print(_safe(console, text, style), soft_wrap=not _is_terminal(console))
 
 
 def _table(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -169,12 +169,18 @@ def _table(console: Console, headings: Sequence[str], rows: Sequence[Sequence[st
         )
     for row in rows:
         table.add_row(*(_safe(console, text) for text in row))
-    console.print(table)
+    # In a log a row is one line, however long.
+    console.print(table, width=None if _is_terminal(console) else max(console.width, 200))
+
+
+def _is_terminal(console: Console) -> bool:
+    # Not console.is_terminal: FORCE_COLOR, which many CI jobs set, makes that true for a log.
+    return console.file.isatty()
 
 
 def _safe(console: Console, text: str, style: str = "") -> Text:
     # Text, because rich would obey the markup in a str.
-    return Text(formats.printable(text, console.encoding, console.is_terminal), style)
+    return Text(formats.printable(text, console.encoding, _is_terminal(console)), style)
 
 
 def _prompts(system: SystemRecord) -> str:

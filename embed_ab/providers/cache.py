@@ -275,9 +275,7 @@ def clear_store(folder: Path) -> int:
             store.clear()
         finally:
             store.close()
-    except ForeignFileError:
-        raise
-    except EmbedAbError:
+    except UnusableStoreError:
         # Unlinking would pull the file from under another process; only a damaged one is unlinked.
         try:
             for file in _files(path):
@@ -289,6 +287,10 @@ def clear_store(folder: Path) -> int:
 
 class ForeignFileError(EmbedAbError):
     """The file in the cache's place belongs to another program."""
+
+
+class UnusableStoreError(EmbedAbError):
+    """Our file, but damaged or of another version: nothing in it can be read."""
 
 
 def _keys(fingerprint: str, role: Role, prompt: str, texts: Sequence[str]) -> Iterator[bytes]:
@@ -336,7 +338,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
             hint="Set EMBED_AB_CACHE_DIR to another folder, or use --no-cache.",
         )
     elif version != _SCHEMA_VERSION:
-        raise EmbedAbError(
+        raise UnusableStoreError(
             f"{path}: the vector cache is of another version of embed-ab ({version})",
             hint="Empty it with `embed-ab cache clear`, or use --no-cache.",
         )
@@ -353,8 +355,8 @@ def _unwritable(folder: Path, error: Exception) -> InputError:
     )
 
 
-def _damaged(path: Path, error: Exception) -> EmbedAbError:
-    return EmbedAbError(
+def _damaged(path: Path, error: Exception) -> UnusableStoreError:
+    return UnusableStoreError(
         f"{path}: the vector cache is damaged: {error}",
         hint="Empty it with `embed-ab cache clear`, or use --no-cache.",
     )

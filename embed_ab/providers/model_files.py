@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from embed_ab.errors import ProviderError
 
@@ -53,7 +54,21 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
 
 
 def _module_folders(folder: Path) -> list[Path]:
-    return [folder / path for path in sorted({"", *(path for _, path in _modules(folder))})]
+    """The folder itself and those of its modules; a router saved in the root has its own beside."""
+    found = {folder, *(folder / path for _, path in _modules(folder))}
+    for place in list(found):
+        types = _json_object(place / "router_config.json").get("types")
+        if isinstance(types, dict):
+            found |= {place / name for name in types if Path(name).name == name}
+    return sorted(found)
+
+
+def _json_object(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text()) if file.is_file() else {}
+    except (ValueError, RecursionError):
+        return {}  # the loader will say so
+    return content if isinstance(content, dict) else {}
 
 
 def digest_of(folder: Path, with_code: bool) -> str:
@@ -117,12 +132,7 @@ def _module_types(folder: Path) -> Iterator[str]:
         yield kind
         for name in ("router_config.json", "config.json"):
             for file in (folder / path).rglob(name) if path else [folder / name]:
-                try:
-                    content = json.loads(file.read_text()) if file.is_file() else {}
-                except (ValueError, RecursionError):
-                    continue  # the loader will say so
-                if not isinstance(content, dict):
-                    continue
+                content = _json_object(file)
                 if isinstance(types := content.get("types"), dict):
                     yield from map(str, types.values())
                 activation = content.get("activation_function")

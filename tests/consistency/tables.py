@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from embed_ab.cautions import CODES
-from embed_ab.settings import Settings, extra, flags_of, key_of
+from embed_ab.cli import parser_of_each_verb
+from embed_ab.settings import Settings, allowed_keys, extra, flags_of, key_of
 
 ROOT = Path(__file__).parents[2]
 READMES = (ROOT / "README.md", ROOT / "README.ko.md")
@@ -38,7 +39,23 @@ def cautions_table() -> str:
     )
 
 
-TABLES = {"options": options_table, "cautions": cautions_table}
+def commands_table() -> str:
+    """A row for each command, with what it takes beside settings."""
+    keys = set(allowed_keys())
+    rows = ["| command | does | takes beside options |", "| --- | --- | --- |"]
+    for verb, parser in parser_of_each_verb().items():
+        taken = []
+        for action in parser._actions:
+            if action.dest in keys or action.dest == "help":
+                continue
+            values = " or ".join(map(str, action.choices or ())) or action.metavar
+            name = " ".join([*action.option_strings[:1], str(values or action.dest.upper())])
+            taken.append(f"`{name}`" + (f": {action.help}" if action.help else ""))
+        rows.append(f"| `{verb}` | {parser.description} | {' '.join(taken)} |")
+    return "\n".join(rows)
+
+
+TABLES = {"commands": commands_table, "options": options_table, "cautions": cautions_table}
 
 
 def with_tables(text: str) -> str:

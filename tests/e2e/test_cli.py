@@ -294,8 +294,40 @@ def test_cache_info_clear_and_prune(
         assert " 160 vectors" in capsys.readouterr().out.splitlines()[-1]
     assert main(["cache", "clear"]) == 0
     assert " 0 vectors" in capsys.readouterr().out
+    assert len(list((cache_dir / "reports").iterdir())) == 1  # results are not the store's to clear
+    assert main(["cache", "prune", "--days", "0"]) == 0
     assert list((cache_dir / "reports").iterdir()) == []
     assert main(["cache", "prune", "--days", "-1"]) == 2
+
+
+def test_check_counts_as_relevant_what_min_grade_says(
+    demo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each of the 40 questions has one document of grade 2."""
+    assert main(["check", str(demo), "--min-grade", "2"]) == 0
+
+    assert "relevant documents per query: 1 (40 queries)" in capsys.readouterr().out
+
+
+def test_the_verdict_is_shown_when_the_files_cannot_be_written_in_the_end(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "out" / "report.html"
+    (tmp_path / "out").mkdir()
+    real = os.replace
+
+    def full(source: str, target: Path) -> None:
+        if Path(target) == report:
+            raise OSError(28, "No space left on device")
+        real(source, target)
+
+    monkeypatch.setattr("os.replace", full)
+
+    assert compare(demo, "--out", str(tmp_path / "out")) == 2
+
+    shown = capsys.readouterr()
+    assert "ndcg@10" in shown.out
+    assert "report.html: cannot be written: No space left on device" in shown.err
 
 
 def test_schema_describes_the_config_file(capsys: pytest.CaptureFixture[str]) -> None:
@@ -304,6 +336,7 @@ def test_schema_describes_the_config_file(capsys: pytest.CaptureFixture[str]) ->
     schema = json.loads(capsys.readouterr().out)
     assert "model-a" in schema["properties"]
     assert "a-trust-remote-code" not in schema["properties"]
+    assert schema["properties"]["fail-if-worse"] == schema["properties"]["gate"]
 
 
 def test_the_printed_command_repeats_the_comparison(demo: Path, tmp_path: Path) -> None:

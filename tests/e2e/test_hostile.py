@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,6 +59,43 @@ def test_a_full_disk_behind_standard_output_does_not_hide_a_failed_gate() -> Non
 
     assert done.returncode == 1
     assert "the result cannot be printed: No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full", "2> >(true)", ">&-", ">&- 2>&-"])
+def test_a_stream_nobody_reads_changes_no_exit_code(streams: str, tmp_path: Path) -> None:
+    demo = demo_folder("en")
+    command = f"{sys.executable} -m embed_ab"
+    passing = f"{command} compare {demo} -a bm25:auto -b mock:word --out {tmp_path}"
+    commands = {
+        f"{command} check {tmp_path}/none": 2,
+        passing: 0,
+        f"{passing} --fail-if-worse hit@1:0.01": 1,
+    }
+
+    for line, code in commands.items():
+        done = subprocess.run(["bash", "-c", f"{line} {streams}"], check=False, timeout=60)
+        assert done.returncode == code, line
+    assert (tmp_path / "result.json").is_file()
+
+
+def test_forced_colour_does_not_make_a_log_a_terminal() -> None:
+    done = run("check", "::warning::pwned", FORCE_COLOR="1")
+    table = run("demo", FORCE_COLOR="1")
+
+    assert "::warning" not in done.stdout + done.stderr
+    assert any("interval" in line and "detects" in line for line in table.stdout.splitlines())
+
+
+def test_a_default_place_that_cannot_be_written_costs_no_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("", "utf-8")
+    monkeypatch.setenv("EMBED_AB_CACHE_DIR", str(blocked / "cache"))
+    monkeypatch.setattr("embed_ab.systems.retrieve", lambda *_, **__: pytest.fail("worked"))
+
+    assert main(["compare", str(demo_folder("en")), *MOCKS, "--no-cache"]) == 2
+    assert "Choose another place with --out" in capsys.readouterr().err
 
 
 def test_a_set_without_any_text_scores_zero(tmp_path: Path) -> None:
@@ -201,6 +242,127 @@ def test_a_store_damaged_inside_is_cleared(cache_dir: Path) -> None:
     assert main(words) == 3
     assert main(["cache", "clear"]) == 0
     assert main(words) == 0
+
+
+def test_a_store_that_another_process_holds_is_not_pulled_away(
+    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["compare", str(demo_folder("en")), *MOCKS]) == 0
+    store = cache_dir / "vectors.sqlite3"
+    before = store.stat().st_ino
+    monkeypatch.setattr("embed_ab.providers.cache._WAIT_SECONDS", 0.05)
+
+    with closing(sqlite3.connect(store, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert main(["cache", "clear"]) != 0
+
+    assert store.stat().st_ino == before
+
+
+def test_prune_leaves_what_is_not_ours(cache_dir: Path) -> None:
+    reports = cache_dir / "reports"
+    (reports / "mine").mkdir(parents=True)
+    (reports / "20200101T000000.000000-ours").mkdir()
+    mixed = reports / "20200101T000000.000000-mixed"
+    mixed.mkdir()
+    (mixed / "thesis.txt").write_text("x", "utf-8")
+    (reports / ".DS_Store").write_text("", "utf-8")
+    (reports / "20200101T000000.000000-link").symlink_to(cache_dir / "nowhere")
+
+    assert main(["cache", "prune", "--days", "0"]) == 0
+
+    assert {path.name for path in reports.iterdir()} == {
+        "mine",
+        mixed.name,
+        ".DS_Store",
+        "20200101T000000.000000-link",
+    }
+
+
+def test_results_may_lie_inside_the_set_and_be_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main(["demo", "--export", str(tmp_path / "set")])
+    monkeypatch.chdir(tmp_path / "set")
+
+    for _ in range(2):
+        assert main(["compare", ".", *MOCKS, "--out", "results"]) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--json", "loop"],
+        ["--json", "n" * 300],
+        ["--runs", "n" * 300],
+        ["--runs", "runs", "--json", "runs/a.trec"],
+        ["--runs", "taken"],
+    ],
+)
+def test_a_place_that_cannot_be_is_found_before_the_work(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    Path("taken/b.trec").mkdir(parents=True)
+    monkeypatch.setattr("embed_ab.systems.retrieve", lambda *_, **__: pytest.fail("worked"))
+
+    assert main(["compare", str(demo_folder("en")), *MOCKS, "--out", "out", *words]) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda r: r["queries"][0]["a"].update({"ndcg@10": 1e308}), "outside 0 to 1"),
+        (lambda r: r["queries"][0]["a"].pop("ndcg@10"), "has no value for a metric"),
+        (lambda r: r["queries"][0].update(cluster=10**30), "cluster"),
+        (lambda r: r["details"][0].update(query="nobody"), "not among the queries"),
+        (lambda r: r.update(primary="map@3"), "are missing"),
+        (lambda r: r.update(differences=[]), "are missing"),
+        (lambda r: r.update(queries=[]), "are missing"),
+        (lambda r: r.update(systems=[]), "not A and B"),
+        (lambda r: r["queries"][0].update(text="\ud800"), "surrogate"),
+    ],
+)
+def test_a_result_that_does_not_fit_together_is_exit_2(
+    change: Callable[[dict[str, Any]], object],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "r.json"
+    main(["demo", "--json", str(path), "--out", str(tmp_path / "out")])
+    result = json.loads(path.read_text("utf-8"))
+    change(result)
+    path.write_text(json.dumps(result).replace("\\\\ud800", "\\ud800"), "utf-8")
+    capsys.readouterr()
+
+    for verb in (["gate", str(path), "--fail-if-worse", "ndcg@10:0.02"], ["report", str(path)]):
+        assert main(verb) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "1e999"])
+def test_a_result_with_a_number_that_is_none_is_exit_2(constant: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    main(["demo", "--json", str(path), "--out", str(tmp_path / "out")])
+    text = path.read_text("utf-8").replace('"jaccard": 0.', f'"jaccard": {constant}, "x": 0.', 1)
+    path.write_text(text, "utf-8")
+
+    assert main(["gate", str(path), "--fail-if-worse", "ndcg@10:0.02"]) == 2
+
+
+def test_folders_may_have_wide_spaces_and_joiners(tmp_path: Path) -> None:
+    folder = tmp_path / "평가\u3000집합\u200d"
+    main(["demo", "--export", str(folder)])
+
+    assert main(["check", str(folder)]) == 0
+
+
+def test_a_prompt_that_utf8_cannot_hold_is_exit_2() -> None:
+    words = ["compare", str(demo_folder("en")), "-a", "st:owner/model", "-b", "bm25:auto"]
+
+    assert main([*words, "--a-query-prompt", "q\udcff"]) == 2
 
 
 def test_bm25_alone_needs_no_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

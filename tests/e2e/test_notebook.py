@@ -36,3 +36,10 @@ def test_an_unknown_setting_is_an_input_error() -> None:
 def test_a_setting_about_files_is_an_input_error() -> None:
     with pytest.raises(InputError, match="out is for the command line"):
         embed_ab.compare(demo_folder("en"), "bm25:auto", "mock:word", out="x")
+
+
+def test_a_setting_about_reading_a_folder_is_refused_for_a_set_in_memory() -> None:
+    evalset = from_records({"d": "x"}, {"q": "x"}, {"q": {"d": 1}})
+
+    with pytest.raises(InputError, match="split is about reading a folder"):
+        embed_ab.compare(evalset, "bm25:auto", "mock:word", split="dev")

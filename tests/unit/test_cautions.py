@@ -104,6 +104,16 @@ def test_recall_ceiling() -> None:
     assert "best possible recall@10 here is 0.83" in message("recall_ceiling", evalset=many)
 
 
+def test_recall_ceiling_looks_at_the_recall_that_is_shown() -> None:
+    """Two relevant documents and recall@1: at most one of two, 0.50; recall@10 has room."""
+    two = sound_set(qrels={f"q{i:03}": {f"d{i:03}": 1, "d099": 1} for i in range(N)})
+
+    assert "recall@1 here is 0.50" in message(
+        "recall_ceiling", evalset=two, metrics="recall@1,recall@10"
+    )
+    assert "recall_ceiling" not in codes(evalset=two, metrics="ndcg")
+
+
 def test_tiny_corpus() -> None:
     tiny = sound_set(documents={f"d{i:03}": f"text {i}" for i in range(45)})
     low = replace(A.run, documents=np.minimum(A.run.documents, 44))
@@ -152,7 +162,7 @@ def test_duplicate_documents_counts_hits_on_twins() -> None:
 
     text = message("duplicate_documents", evalset=sound_set(documents=documents))
 
-    assert "2 documents share their text with another (for example d039, d060)" in text
+    assert "2 documents are twins but for case, spaces and marks (for example d039, d060)" in text
     assert "1 of A's and 1 of B's first hits are a twin" in text
 
 
@@ -165,21 +175,21 @@ def test_empty_documents_are_not_duplicates() -> None:
 
 
 def test_unjudged_gap_names_the_loser_and_the_judged_only_difference() -> None:
-    """A's documents are judged, B's are not but for its 19 hits at rank 1, A's 20 are hits too.
+    """A's documents are judged; B's are not, but for its 19 hits at rank 2.
 
-    Without the unjudged ones B's lists hold the relevant document alone, or nothing: 19 / 40, and
-    A's 20 / 40, which is also what they are with them.
+    A has 20 hits at rank 1: 20 / 40. B as it stands: 19 / log2(3) / 40 = 0.29969, a difference of
+    −0.200. Without the unjudged ones B's hits stand at rank 1: 19 / 40, a difference of −0.025.
     """
     qrels = {f"q{i:03}": {f"d{i:03}": 1} | {f"d{j:03}": 0 for j in range(60, 71)} for i in range(N)}
-    other = replace(
-        B.run, documents=np.where(B.run.documents >= 60, B.run.documents + 20, B.run.documents)
+    second = system(19, rank=2).run
+    fewer = replace(
+        second, documents=np.where(second.documents >= 60, second.documents + 20, second.documents)
     )
-    fewer = replace(other, documents=np.where(np.arange(N)[:, None] < 19, other.documents, 80))
 
     text = message("unjudged_gap", A, replace(B, run=fewer), sound_set(qrels=qrels))
 
     assert "0.0% of A's and 100.0% of B's were never judged; some of B's may be relevant" in text
-    assert "B − A of ndcg@10 is −0.025 instead of −0.025" in text
+    assert "B − A of ndcg@10 is −0.025 instead of −0.200" in text
 
 
 def test_no_unjudged_gap_where_only_relevant_documents_were_judged() -> None:
@@ -247,8 +257,24 @@ def test_a_model_whose_cosines_are_all_above_099_is_near_random() -> None:
         "near_random_model", A, System(run=narrow, origin=Origin(system="x", dimension=2))
     )
 
-    assert "almost one score, within 0.00036." in shown
+    assert "almost one score, within 0.0004." in shown
     assert "near_random_model" not in codes(A, System(run=narrow, origin=Origin(system="x")))
+
+
+def test_a_perfect_top_one_is_not_near_random() -> None:
+    """With -k 1 every first score may be 1.0; the whole run has others."""
+    scores = B.run.scores.copy()
+    scores[:, 0] = 1.0
+    perfect = System(run=replace(B.run, scores=scores), origin=Origin(system="x", dimension=2))
+
+    assert "near_random_model" not in codes(A, perfect, k=1)
+
+
+def test_no_unjudged_gap_where_a_system_returns_relevant_documents_only() -> None:
+    """With -k 1 A's 40 hits leave nothing that could be unjudged."""
+    qrels = {f"q{i:03}": {f"d{i:03}": 1, "d099": 0} for i in range(N)}
+
+    assert "unjudged_gap" not in codes(system(40), system(4), sound_set(qrels=qrels), k=1)
 
 
 def test_bm25_zero_hits() -> None:
@@ -256,6 +282,18 @@ def test_bm25_zero_hits() -> None:
     bm25 = System(run=nothing, origin=Origin(system="bm25:word"))
 
     assert "bm25:word finds no document at all for 3 of 40" in message("bm25_zero_hits", bm25=bm25)
+
+
+def test_bm25_zero_hits_advises_other_tokens_by_the_right_flag() -> None:
+    nothing = replace(A.run, documents=np.where(np.arange(N)[:, None] < 3, -1, A.run.documents))
+    auto = System(run=nothing, origin=Origin(system="bm25:auto"))
+
+    def advice(**named: Any) -> str:
+        found = [c for c in compared(**named).cautions if c.code == "bm25_zero_hits"]
+        return found[0].advice
+
+    assert advice(bm25=auto).endswith(": --bm25 char2.")
+    assert advice(a=auto).endswith(": -a bm25:char2.")
 
 
 def test_mock_models() -> None:

@@ -196,6 +196,8 @@ def test_a_long_list_shows_its_first_twenty_documents() -> None:
     detail = compare_runs(loaded, forwards, backwards, None, options).details[0]
 
     assert len(detail.a) == len(detail.b) == 20
+    # d39 is A's fortieth and B's first: the ranks go deeper than the lists.
+    assert [(r.document, r.rank_a, r.rank_b) for r in detail.relevant] == [("d39", 40, 1)]
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,25 @@ def test_groups_of_queries_are_what_counts() -> None:
     assert "4 groups of queries are fewer than the 10" in verdict.reason
 
 
+def test_what_is_needed_is_said_in_groups_where_groups_are_resampled() -> None:
+    """log(0.05) / log(0.8) = 13.4 groups exclude a loss in 20 % of them."""
+    gate = Gate(metric=GATE.metric, margin=0.2)
+    same = {"difference": 0.0, "low": 0.0, "high": 0.0, "wins": 0, "losses": 0, "sd": 0.0}
+
+    verdict = judged(gate, n_queries=48, n_units=12, ties=48, **same)
+
+    assert "in 12 groups of queries a loss of 22.1% can go unseen" in verdict.reason
+    assert "about 14 groups of queries would show" in verdict.reason
+
+
+def test_never_fewer_than_min_queries_are_needed() -> None:
+    """Five equal queries: log(0.05) / log(0.6) = 5.9, but a verdict needs 10."""
+    gate = Gate(metric=GATE.metric, margin=0.4)
+    same = {"difference": 0.0, "low": 0.0, "high": 0.0, "wins": 0, "losses": 0, "sd": 0.0}
+
+    assert judged(gate, n_queries=5, ties=5, **same).queries_needed == 10
+
+
 def test_an_inconclusive_gate_always_says_why() -> None:
     """((1.959964 + 0.841621) * 0.03 / 0.02)^2 = 17.7: more queries are not what is missing."""
     verdict = judged(difference=-0.015, low=-0.025, high=-0.005, sd=0.03)

@@ -390,4 +390,4 @@ def test_a_condensed_run_keeps_the_order_of_long_lists() -> None:
 
 
 def test_states_are_no_grades() -> None:
-    assert NOT_RETRIEVED < UNJUDGED < -metrics.MAX_GRADE
+    assert NOT_RETRIEVED < UNJUDGED < -metrics.LARGEST_GRADE

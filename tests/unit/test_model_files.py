@@ -63,3 +63,22 @@ def test_modules_nested_too_deeply_are_a_fault_of_the_model(tmp_path: Path) -> N
 
 def check(folder: Path) -> None:
     check_files("model", folder, remote_code=False, pickle=False)
+
+
+def test_the_folders_of_a_router_in_the_root_count(tmp_path: Path) -> None:
+    """sentence-transformers saves a router's parts beside its config, not under modules.json."""
+    folder = model(tmp_path, [("sentence_transformers.models.Router", "")])
+    part = folder / "document_0_StaticEmbedding"
+    part.mkdir()
+    types = {part.name: "sentence_transformers.models.StaticEmbedding"}
+    (folder / "router_config.json").write_text(json.dumps({"types": types}), "utf-8")
+    weights = part / "model.safetensors"
+    weights.write_bytes(b"one")
+    before = digest_of(folder, False)
+
+    weights.write_bytes(b"two")
+
+    assert digest_of(folder, False) != before
+    weights.rename(part / "pytorch_model.bin")
+    with pytest.raises(ProviderError, match="pickle"):
+        check(folder)

@@ -30,6 +30,7 @@ from embed_ab.result import (
     Overlap,
     QueryDetail,
     QueryRow,
+    Relevant,
     SystemRecord,
 )
 
@@ -106,14 +107,18 @@ def row(query: str, text: str, a: float | None, b: float | None, **changes: Any)
     return QueryRow(**(fields | changes))
 
 
-def hit(document: str, score: float | None, grade: int | None, text: str = "a passage") -> Hit:
+def hit(document: str, score: float, grade: int | None, text: str = "a passage") -> Hit:
     return Hit(document=document, score=score, grade=grade, text=text)
+
+
+def relevant(document: str, grade: int, text: str = "a passage") -> Relevant:
+    return Relevant(document=document, grade=grade, rank_a=1, rank_b=None, text=text)
 
 
 def detail(query: str) -> QueryDetail:
     return QueryDetail(
         query=query,
-        relevant=(hit("d7", None, 2, "How to descale the kettle."),),
+        relevant=(relevant("d7", 2, "How to descale the kettle."),),
         a=(
             hit("d7", 0.91, 2, "How to descale the kettle."),
             hit("d3", 0.5, 0),
@@ -134,6 +139,7 @@ def sample(**changes: Any) -> Comparison:
         "primary": "ndcg@10",
         "metrics": ("ndcg@10", "hit@10"),
         "min_grade": 1,
+        "depth": 100,
         "evalset": EvalsetRecord(
             name="kettles",
             digest="ab" * 32,
@@ -252,7 +258,7 @@ def hostile() -> Comparison:
             replace(
                 d,
                 query=HOSTILE + d.query,
-                relevant=(hit(HOSTILE, None, 1, HOSTILE),),
+                relevant=(relevant(HOSTILE, 1, HOSTILE),),
                 a=(hit(HOSTILE, 0.5, None, HOSTILE),),
             )
             for d in clean.details
@@ -403,7 +409,7 @@ def test_a_grade_below_the_least_relevant_one_is_not_marked_relevant() -> None:
 
 
 def test_a_relevant_document_is_followed_through_both_rankings() -> None:
-    assert ", grade 2: A rank 1, B not in the top 10" in the_page()
+    assert ", grade 2: A rank 1, B not in the first 100" in the_page()
 
 
 def test_every_query_has_a_row_losses_first_and_excluded_last() -> None:
@@ -452,8 +458,9 @@ def test_a_page_of_a_thousand_long_queries_stays_below_two_megabytes() -> None:
     text = "한" * 100_000
     rows = tuple(row(f"q{n:04}", text, 0.9, n / 1000) for n in range(1000))
     hits = tuple(hit(f"d{n}", 0.5, None, "한" * 300) for n in range(10))
+    found = tuple(relevant(f"d{n}", 1, "한" * 300) for n in range(10))
     details = tuple(
-        QueryDetail(query=f"q{n:04}", relevant=hits, a=hits, b=hits)
+        QueryDetail(query=f"q{n:04}", relevant=found, a=hits, b=hits)
         for n in [*range(10), *range(990, 1000)]
     )
 

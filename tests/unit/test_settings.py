@@ -80,6 +80,7 @@ def test_a_model_is_text_or_a_mapping(tmp_path: Path) -> None:
         ("k: 3\nk: 4", ":2: the key 'k' is given twice"),
         ("k: [", ":1: "),
         ("- k", "not a mapping"),
+        ("gate: ndcg:0.1\nfail-if-worse: ndcg:0.2", "are one setting, given twice"),
         ("bm25: korean", "bm25: "),
         ("a-trust-remote-code: true", "is not read from a file"),
         ("a-allow-pickle: true", "is not read from a file"),
