@@ -68,6 +68,7 @@ class Step:
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     token: Callable[[], str] = lambda: secrets.token_hex(16)
+    client: httpx.Client = field(default_factory=httpx.Client)  # of the results service
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -132,7 +133,8 @@ def run(step: Step) -> int:
         given = Publishing.model_validate({})
         code = _finish(step, given, Measured(outcome="input-error", exit_code=2, error=error))
     else:
-        code = _finish(step, given, measure(step, given))
+        with step.client:
+            code = _finish(step, given, measure(step, given))
     shown = "".join(f"{name} {seconds:.1f} s, " for name, seconds in step.seconds.items())
     log.line(f"times: {shown}all {time.perf_counter() - started:.1f} s")
     return code
@@ -276,8 +278,7 @@ def _restored(step: Step, settings: Settings) -> caches.Vectors | None:
 
     def restore() -> caches.Vectors:
         folder = cache_folder(step.environ)
-        client = httpx.Client()
-        return caches.restore_vectors(client, _runtime(step), settings, folder, step.log.line)
+        return caches.restore_vectors(step.client, _runtime(step), settings, folder, step.log.line)
 
     return _attempt(step.log, "cache", restore)
 
@@ -324,15 +325,14 @@ def _upload(step: Step, given: Publishing, measured: Measured) -> artifact.Artif
         content = artifact.zip_folder(step.workspace / measured.folder)
     else:
         content = (step.workspace / measured.folder / places.REPORT).read_bytes()
-    with httpx.Client() as client:
-        uploaded = artifact.upload_artifact(
-            client,
-            runtime,
-            name,
-            content,
-            mime_type=mime_type,
-            retention_days=given.retention_days,
-        )
+    uploaded = artifact.upload_artifact(
+        step.client,
+        runtime,
+        name,
+        content,
+        mime_type=mime_type,
+        retention_days=given.retention_days,
+    )
     step.log.line(f"artifact {uploaded.name}: {uploaded.n_bytes:,} bytes, {uploaded.digest}")
     if uploaded.warning:
         step.log.warning(uploaded.warning)
