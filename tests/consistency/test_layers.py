@@ -21,7 +21,7 @@ LAYERS: list[set[str]] = [
     {"comparison", "result_json", "render"},
     {"systems"},
     {"settings"},
-    {"outputs"},
+    {"outputs", "starter"},
     {"action.results"},
     {"action.artifact", "action.cache"},
     {"terminal", "commands"},
