@@ -17,7 +17,7 @@ from fake_github import REPOSITORY
 from fake_results import Reply
 from workflow import FAILS, HEAD, PASSES, Workflow
 
-from embed_ab.action.main import OUTPUTS
+from embed_ab.action.surfaces import OUTPUTS
 
 ROOT = Path(__file__).parents[2]
 

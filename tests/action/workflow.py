@@ -14,6 +14,7 @@ from fake_github import NOW, REPOSITORY, FakeGithub, Waits
 from fake_results import FakeResults
 
 from embed_ab.action import main
+from embed_ab.action.step import Step
 from embed_ab.commands import demo_folder
 
 HEAD = "a" * 40
@@ -97,7 +98,7 @@ class Workflow:
             | self.environ
         )
         log = io.StringIO()
-        step = main.Step(
+        step = Step(
             environ={name: value for name, value in environ.items() if value},
             workspace=self.workspace,
             stdout=log,
