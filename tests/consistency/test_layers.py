@@ -28,7 +28,7 @@ LAYERS: list[set[str]] = [
     {"cli"},
     {"action.github"},
     {"action.event"},
-    {"action.comment"},
+    {"action.comment", "action.publish"},
     {"__main__", "__init__"},
 ]
 
