@@ -50,6 +50,7 @@ _FROM_A_ZIP = (
     zlib.error,
     struct.error,
     EOFError,
+    OverflowError,  # places beyond what any file has
     ValueError,  # places outside the file, names that are not UTF-8
     RuntimeError,  # kinds of encryption and compression that zipfile does not know
 )
@@ -222,10 +223,7 @@ def _address(api: Api, artifact_id: int, mask: Callable[[str], None]) -> httpx.U
             once = unquote(value)
             for spelling in dict.fromkeys((value, once, quote(once, safe=""))):
                 mask(spelling)
-    try:
-        url = httpx.URL(text)
-    except httpx.InvalidURL:
-        url = httpx.URL()
+    url = httpx.URL(text)  # the client has read it before: what is none never comes here
     if url.scheme not in ("https", api.scheme) or not url.host:
         raise GithubError("GitHub redirects to no address that can be used")
     return url
@@ -283,9 +281,8 @@ def _result_of(archive: bytes, max_bytes: int) -> bytes:
                         raise GithubError(f"{JSON} has more than {max_bytes:,} bytes")
             return bytes(content)
     except _FROM_A_ZIP as error:
-        raise GithubError(
-            f"it is no zip that can be read: {shorten(plain(str(error)), 100)}", hint=_HINT
-        ) from None
+        reason = shorten(plain(str(error)), 100) or "it ends too soon"
+        raise GithubError(f"it is no zip that can be read: {reason}", hint=_HINT) from None
 
 
 def _shown(name: str) -> str:

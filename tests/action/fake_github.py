@@ -292,7 +292,9 @@ class FakeGithub:
             return httpx.Response(400)
         if request.url.params.get("sig") != SIGNATURE:
             return httpx.Response(403)
-        return httpx.Response(200, stream=httpx.ByteStream(self.zips[number]))
+        content = self.zips[number]
+        headers = {"content-length": str(len(content)), "content-type": "application/zip"}
+        return httpx.Response(200, headers=headers, stream=httpx.ByteStream(content))
 
     def _page(
         self, request: httpx.Request, items: list[dict[str, Any]], field: str = ""
