@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from embed_ab.errors import InputError
-from embed_ab.result import SCHEMA_VERSION, Comparison
+from embed_ab.result import SCHEMA_VERSION, Comparison, redacted
 
 
 @cache
@@ -30,7 +30,10 @@ def dumps(comparison: Comparison) -> str:
 
 
 def load(path: Path) -> Comparison:
-    """Return the comparison of a result file. Raises: InputError."""
+    """Return the comparison of a result file; one that says it is redacted holds no text.
+
+    Raises: InputError.
+    """
     hint = "Give the result.json that `embed-ab compare` wrote."
     try:
         text = path.read_text("utf-8-sig")
@@ -59,7 +62,7 @@ def load(path: Path) -> Comparison:
         raise InputError(f"{path}: {place}: {first['msg']}", hint=hint) from None
     if fault := _fault(comparison):
         raise InputError(f"{path}: {fault}", hint=hint)
-    return comparison
+    return redacted(comparison) if comparison.is_redacted else comparison
 
 
 def _finite(text: str) -> float:
