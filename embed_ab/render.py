@@ -19,6 +19,7 @@ from embed_ab.paired import TOLERANCE
 from embed_ab.result import Comparison, Hit, QueryRow
 
 MOCK_NOTICE = "mock vectors: for practice, says nothing about a real model"
+REDACTED_NOTICE = "texts are left out (--redact)"
 MAX_ROWS = 1_000
 """Rows of the page's table of all queries; the JSON holds the rest."""
 MAX_ITEMS = 300
@@ -132,6 +133,7 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
         "rows": largest,
         "is_mock": any(system.is_mock for system in comparison.systems),
         "mock_notice": MOCK_NOTICE,
+        "redacted_notice": REDACTED_NOTICE,
         "marks": {
             "pass": Markup("✓ PASS"),
             "fail": Markup("✗ FAIL"),

@@ -18,7 +18,7 @@ from embed_ab.errors import InputError
 from embed_ab.formats import shorten
 from embed_ab.metrics import Metric
 from embed_ab.paired import PairedDifference
-from embed_ab.result import SCHEMA_VERSION, Comparison
+from embed_ab.result import SCHEMA_VERSION, Comparison, redacted
 
 _HINT = "Give the result.json that `embed-ab compare` wrote."
 _MAX_DIGITS = 100  # of a number with a point; no float needs more than 24 characters
@@ -48,7 +48,8 @@ def load(path: Path) -> Comparison:
 def loads(content: bytes, name: str) -> Comparison:
     """Return the comparison that JSON in UTF-8 holds; `name` stands in the errors.
 
-    A stranger may have written it: what comes back can be shown on any surface.
+    A stranger may have written it: what comes back can be shown on any surface, and one that says
+    it is redacted holds no text.
     Raises: InputError.
     """
     try:
@@ -86,7 +87,7 @@ def loads(content: bytes, name: str) -> Comparison:
         raise InputError(f"{name}: {place}: {message}", hint=_HINT) from None
     if fault := _fault(comparison):
         raise InputError(f"{name}: {fault}", hint=_HINT)
-    return comparison
+    return redacted(comparison) if comparison.is_redacted else comparison
 
 
 def _whole(text: str) -> int:
