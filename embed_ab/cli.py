@@ -6,9 +6,8 @@ import argparse
 import io
 import os
 import sys
-import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, get_args
@@ -25,13 +24,13 @@ if TYPE_CHECKING:
 
 BUG_EXIT_CODE = 3
 INTERRUPTED_EXIT_CODE = 130
-SECONDS_BETWEEN_LINES = 10
 
 _VERBS = {
     "compare": "Compare system B with system A on an evaluation set.",
     "check": "Validate an evaluation set and print what it holds.",
     "gate": "Judge a result.json again with other gates.",
     "report": "Write report.html, comment.md and result.json again from a result.json.",
+    "init": "Write a starting .embed-ab.yml and the workflow for pull requests.",
     "demo": "Run a comparison on a small manual that comes with embed-ab.",
     "cache": "Show, clear or prune the store of vectors.",
     "schema": "Print the JSON Schema of .embed-ab.yml.",
@@ -59,6 +58,7 @@ _METAVARS = {
 }
 _EVALSET_KEYS = {"eval-path", "split", "no-positive", "allow-missing-docs", "min-grade"}
 _GATE_KEYS = {"gate", "on-inconclusive", "min-queries"}
+_INIT_KEYS = {"eval-path", "model-a", "model-b", "gate"}
 _PLACE_KEYS = {"out", "report", "json"}
 
 
@@ -152,6 +152,23 @@ def _report_flags(parser: argparse.ArgumentParser) -> None:
     _add_settings(parser, _PLACE_KEYS | {"quiet", "redact"})
 
 
+def _init_flags(parser: argparse.ArgumentParser) -> None:
+    from embed_ab.starter import USES
+
+    parser.add_argument(
+        "--dir", metavar="DIR", default=".", help="Root of the repository; default this folder."
+    )
+    parser.add_argument(
+        "--uses", metavar="ACTION", default=USES, help=f"The action to use. Default: {USES}."
+    )
+    parser.add_argument(
+        "--forks",
+        action="store_true",
+        help="Also write the workflow that comments on pull requests from forks.",
+    )
+    _add_settings(parser, _INIT_KEYS)
+
+
 def _demo_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lang", choices=["en", "ko"], default="en", help="Language of the manual."
@@ -187,6 +204,7 @@ _FLAGS = {
     "check": _check_flags,
     "gate": _gate_flags,
     "report": _report_flags,
+    "init": _init_flags,
     "demo": _demo_flags,
     "cache": _cache_flags,
     "schema": _no_flags,
@@ -271,6 +289,23 @@ def _run_demo(arguments: dict[str, Any]) -> int:
     return _show(commands.demo(language, settings), is_quiet=settings.quiet)
 
 
+def _run_init(arguments: dict[str, Any]) -> int:
+    from embed_ab import starter
+
+    for key, default in starter.DEFAULTS.items():
+        arguments[key] = arguments[key] or default
+    settings, folder = _settings(arguments), Path(arguments["dir"])
+    action = {"uses": arguments["uses"], "forks": arguments["forks"]}
+    paths = starter.write(folder, settings, **action)
+    with _reader_may_leave():
+        for path in paths:
+            print(path)  # noqa: T201
+        print(f"\nNext, in {folder}:" if folder != Path() else "\nNext:")  # noqa: T201
+        for number, step in enumerate(starter.next_steps(folder, settings, **action), 1):
+            print(f"{number}. {step}")  # noqa: T201
+    return 0
+
+
 def _run_gate(arguments: dict[str, Any]) -> int:
     from embed_ab import commands, terminal
 
@@ -322,6 +357,7 @@ _COMMANDS = {
     "check": _run_check,
     "gate": _run_gate,
     "report": _run_report,
+    "init": _run_init,
     "demo": _run_demo,
     "cache": _run_cache,
     "schema": _run_schema,
@@ -393,7 +429,9 @@ def _progress(*, is_quiet: bool) -> Iterator[OnProgress]:
         yield lambda what, done, total: None
         return
     if not sys.stderr.isatty():
-        yield _lines()
+        from embed_ab.terminal import progress_lines
+
+        yield progress_lines(_say)
         return
     from rich import progress
     from rich.console import Console
@@ -413,19 +451,3 @@ def _progress(*, is_quiet: bool) -> Iterator[OnProgress]:
             bars.update(tasks[what], completed=done, total=total)
 
         yield show
-
-
-def _lines(clock: Callable[[], float] = time.monotonic) -> OnProgress:
-    started: dict[str, float] = {}
-    last = clock()
-
-    def show(what: str, done: int, total: int) -> None:
-        nonlocal last
-        moment = clock()
-        begun = started.setdefault(what, moment)
-        if moment - last >= SECONDS_BETWEEN_LINES and 0 < done < total:
-            last = moment
-            left = (moment - begun) / done * (total - done)
-            _say(f"{what} {done:,} of {total:,}, about {left:.0f} s left")
-
-    return show
