@@ -6,9 +6,8 @@ import argparse
 import io
 import os
 import sys
-import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, get_args
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 BUG_EXIT_CODE = 3
 INTERRUPTED_EXIT_CODE = 130
-SECONDS_BETWEEN_LINES = 10
 
 _VERBS = {
     "compare": "Compare system B with system A on an evaluation set.",
@@ -393,7 +391,9 @@ def _progress(*, is_quiet: bool) -> Iterator[OnProgress]:
         yield lambda what, done, total: None
         return
     if not sys.stderr.isatty():
-        yield _lines()
+        from embed_ab.terminal import progress_lines
+
+        yield progress_lines(_say)
         return
     from rich import progress
     from rich.console import Console
@@ -413,19 +413,3 @@ def _progress(*, is_quiet: bool) -> Iterator[OnProgress]:
             bars.update(tasks[what], completed=done, total=total)
 
         yield show
-
-
-def _lines(clock: Callable[[], float] = time.monotonic) -> OnProgress:
-    started: dict[str, float] = {}
-    last = clock()
-
-    def show(what: str, done: int, total: int) -> None:
-        nonlocal last
-        moment = clock()
-        begun = started.setdefault(what, moment)
-        if moment - last >= SECONDS_BETWEEN_LINES and 0 < done < total:
-            last = moment
-            left = (moment - begun) / done * (total - done)
-            _say(f"{what} {done:,} of {total:,}, about {left:.0f} s left")
-
-    return show

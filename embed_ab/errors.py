@@ -42,6 +42,8 @@ class EvalsetError(InputError):
     ) -> None:
         place = str(path) if line is None else f"{path}:{line}"
         super().__init__(f"{place}: {message}", hint=hint)
+        self.path = path
+        self.line = line
 
 
 class ProviderError(EmbedAbError):

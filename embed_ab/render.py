@@ -72,6 +72,12 @@ def markdown(comparison: Comparison, *, report_url: str = "") -> str:
     return text
 
 
+def unfinished(message: str, hint: str) -> str:
+    """Return the text that a pull request gets in place of a comparison that there is none of."""
+    parts = ("## ✗ embed-ab could not finish", formats.prose(message, 1000), formats.prose(hint))
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
 _NUMBERS: dict[str, Callable[..., str]] = {
     "number": formats.number,
     "signed": formats.signed,

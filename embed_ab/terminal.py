@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -15,6 +16,9 @@ from embed_ab.outputs import Places
 from embed_ab.providers.cache import StoreInfo
 from embed_ab.render import MOCK_NOTICE, context_of
 from embed_ab.result import Comparison, SystemRecord
+from embed_ab.systems import OnProgress
+
+SECONDS_BETWEEN_LINES = 10
 
 _STYLES = {
     "better": "green",
@@ -98,6 +102,25 @@ def places(files: Places, console: Console) -> None:
     for name in ("report", "json", "comment"):
         # A path broken over two lines cannot be copied.
         console.print(_safe(console, f"{name}: {getattr(files, name)}"), soft_wrap=True)
+
+
+def progress_lines(
+    say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+) -> OnProgress:
+    """Return a progress report for a log: a line every ten seconds, with the time left."""
+    started: dict[str, float] = {}
+    last = clock()
+
+    def show(what: str, done: int, total: int) -> None:
+        nonlocal last
+        moment = clock()
+        begun = started.setdefault(what, moment)
+        if moment - last >= SECONDS_BETWEEN_LINES and 0 < done < total:
+            last = moment
+            left = (moment - begun) / done * (total - done)
+            say(f"{what} {done:,} of {total:,}, about {left:.0f} s left")
+
+    return show
 
 
 def check(found: Check, console: Console) -> None:

@@ -74,6 +74,7 @@ class _PullEvent(BaseModel):
     class Pull(BaseModel):
         number: Number
         head: _Head
+        merge_commit_sha: Commit | None = None
 
     pull_request: Pull
 
@@ -242,6 +243,15 @@ def _shown(pull: _Pull, api: Api) -> PullRequest:
         head=pull.head.sha,
         is_fork=repository is None or repository.full_name.lower() != api.repository.lower(),
     )
+
+
+def is_of_pull_request(payload: Mapping[str, Any], commit: str) -> bool:
+    """Return whether a commit is the head of the event's pull request, or merges it.
+
+    Raises: GithubError.
+    """
+    pull = read(_PULL_EVENT, payload, "The event").pull_request
+    return commit in (pull.head.sha, pull.merge_commit_sha)
 
 
 def checked_out_commit(workspace: Path) -> str:

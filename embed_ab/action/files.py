@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from embed_ab.errors import GithubError
@@ -12,22 +12,22 @@ SUMMARY_BYTES = 900_000
 """The runner drops a summary above 1,048,576 bytes whole."""
 
 
-def write_outputs(path: Path, outputs: Mapping[str, str], delimiter: Callable[[], str]) -> None:
+def write_outputs(path: Path, outputs: Mapping[str, str], token: Callable[[], str]) -> None:
     """Append the step's outputs, each between fresh delimiters that no value can guess.
 
     Raises: GithubError if a value holds its delimiter or the file cannot be written.
     """
     lines = []
     for name, value in outputs.items():
-        end = f"ghadelimiter_{delimiter()}"
-        if end in value or end in name:
-            raise GithubError(f"the output {name} holds its own delimiter", hint="Run again.")
+        end = f"ghadelimiter_{token()}"
+        if end in value:
+            raise GithubError(f"the output {name} holds its own delimiter")
         lines.append(f"{name}<<{end}\n{value}\n{end}\n")
     _append(path, "".join(lines))
 
 
 def write_summary(path: Path, markdown: str) -> None:
-    """Append the job summary, cut at the limit in bytes with a line that says so.
+    """Append to the job summary, cut at the limit in bytes with a line that says so.
 
     Raises: GithubError if the file cannot be written.
     """
@@ -38,13 +38,21 @@ def write_summary(path: Path, markdown: str) -> None:
     _append(path, f"{markdown.rstrip()}\n")
 
 
-def give_to_owner_of(folder: Path, paths: list[Path]) -> None:
-    """Give files to the owner of a folder: root's files break later steps of self-hosted runners."""
+def give_to_owner_of(folder: Path, paths: Iterable[Path]) -> None:
+    """Give files to the owner of a folder: root's files break later steps of self-hosted runners.
+
+    Raises: GithubError.
+    """
     if os.geteuid() != 0:
         return
     owner = folder.stat()
-    for path in paths:
-        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+    try:
+        for path in paths:
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+    except OSError as error:
+        raise GithubError(
+            f"{path.name} cannot be given to the workspace's owner: {error.strerror}"
+        ) from None
 
 
 def _append(path: Path, text: str) -> None:

@@ -1,29 +1,36 @@
 """The inputs of the action: every setting of a comparison, and what to publish where.
 
-The runner hands an input `eval-path` over as the variable `INPUT_EVAL-PATH`, "" when it is not given.
+The runner hands an input `eval-path` over as the variable `INPUT_EVAL-PATH`, "" when it is not
+given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from embed_ab.errors import InputError
-from embed_ab.settings import CONFIG_NAME, Settings, allowed_keys, extra, key_of, resolve
+from embed_ab.settings import CONFIG_NAME, Settings, key_of, resolve
 
-_TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
+REPORT_FOLDER = "embed-ab-report"
+_NOT_INPUTS = {"report", "json", "quiet"}  # files have fixed names in the report folder
+_PATHS = ("eval-path", "out", "runs")
 
 
-def _boolean(value: Any) -> Any:
-    if value in (*_TRUE, *_FALSE):
-        return value in _TRUE
+def _switch(value: Any) -> Any:
+    # Source: the boolean inputs of GitHub's own actions know these words alone.
+    if value in ("true", "True", "TRUE", True):
+        return True
+    if value in ("false", "False", "FALSE", False):
+        return False
     raise ValueError("Input should be true or false")
 
 
-Switch = Annotated[bool, BeforeValidator(_boolean)]
+Switch = Annotated[bool, BeforeValidator(_switch)]
 
 
 class Publishing(BaseModel):
@@ -34,23 +41,28 @@ class Publishing(BaseModel):
         extra="forbid",
         alias_generator=lambda name: name.replace("_", "-"),
         validate_by_name=True,
-        validate_default=False,
     )
 
     mode: Literal["compare", "publish"] = Field(
         "compare",
-        description="compare, or publish: comment a fork's result from a workflow_run workflow.",
+        description="compare; or publish, in a workflow on workflow_run: comment on a fork's pull "
+        "request what its own run found.",
     )
     config: str = Field("", description="Settings file; default .embed-ab.yml where it exists.")
     comment: Literal["always", "changes", "failure", "off"] = Field(
         "always",
-        description="When to write the pull request's comment: at each run, when the shown result "
-        "changes, when a gate fails (an older failing comment is still updated), or never.",
+        description="When to write the pull request's comment: at each run, when the result shown "
+        "changes, when the step fails (an older failing comment is still updated), or never.",
     )
     comment_key: str = Field(
         "",
         description="Tells several uses of the action on one pull request apart.",
         pattern=r"^[\w.-]{0,60}$",
+    )
+    pull_request: int = Field(
+        0,
+        description="Number of the pull request to comment on, where the event names none.",
+        ge=0,
     )
     github_token: str = Field(
         "", description="Token that may write the comment; default the job's.", repr=False
@@ -58,90 +70,137 @@ class Publishing(BaseModel):
     job_summary: Switch = Field(True, description="Write the job summary.")
     upload_artifact: Switch = Field(True, description="Upload the report as a workflow artifact.")
     artifact_name: str = Field(
-        "", description="Name of the artifact; default made of job, matrix leg, key and attempt."
+        "",
+        description="First part of the artifact's name, default embed-ab; job, matrix leg, "
+        "comment-key and attempt follow. With mode publish: which artifacts to show.",
+        pattern=r"^[\w-]{0,40}$",
     )
     artifact_archive: Switch = Field(
-        True, description="false uploads the bare HTML file instead of a zip of the folder."
+        True, description="false uploads the bare HTML file instead of a zip of the report folder."
     )
     retention_days: int = Field(
-        0, description="Days to keep the artifact; 0 is the repository's default.", ge=0, le=400
+        0, description="Days to keep the artifact; 0 is what the repository says.", ge=0, le=400
     )
     fail_on_gate: Switch = Field(True, description="false lets the step pass when a gate fails.")
-    strategy_index: str = Field("", description="Internal: the matrix leg's number.")
+    strategy_index: str = Field("", description="Internal: the number of the matrix leg.")
+
+    @property
+    def leg(self) -> str:
+        """Return the number of the matrix leg, "" for the first and where there is no matrix."""
+        return self.strategy_index if self.strategy_index != "0" else ""
+
+    @property
+    def key(self) -> str:
+        """Return what tells this use of the action apart on a pull request."""
+        return "-".join(filter(None, (self.comment_key, self.leg and f"leg{self.leg}")))
 
 
 def publishing(environ: Mapping[str, str]) -> Publishing:
     """Return the publishing inputs. Raises: InputError that names the input."""
-    given = {
-        key: value
-        for key in input_keys(Publishing)
-        if (value := environ.get(f"INPUT_{key.upper()}", "").strip())
-    }
     try:
-        return Publishing.model_validate(given)
+        return Publishing.model_validate(dict(_given(environ, publishing_keys())))
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         key = str(first["loc"][0])
         reason = first["msg"].removeprefix("Value error, ")
-        raise InputError(
-            f"input {key}: {reason}", hint=Publishing.model_fields[_field(key)].description or ""
-        ) from None
+        description = Publishing.model_fields[key.replace("-", "_")].description or ""
+        raise InputError(f"input {key}: {reason}", hint=description) from None
 
 
 def settings(environ: Mapping[str, str], inputs: Publishing, workspace: Path) -> Settings:
     """Return the comparison's settings: inputs over the config file over the defaults.
 
-    Raises: InputError that names the input or the file, and for a path outside the workspace.
+    Everything that is read or written lies inside the workspace, links followed: a pull request
+    chooses names and files, and the container sees more than the workspace.
+    Raises: InputError that names the input or the file.
     """
-    given: dict[str, Any] = {}
-    for key in comparison_keys():
-        value = environ.get(f"INPUT_{key.upper()}", "")
-        if key.endswith("-prompt"):
-            value = value.strip("\n")
-        elif value := value.strip():
-            field = Settings.model_fields[next(n for n in Settings.model_fields if key_of(n) == key)]
-            if field.annotation is bool:
-                try:
-                    given[key] = _boolean(value)
-                except ValueError as error:
-                    raise InputError(f"input {key}: {error}", hint=field.description or "") from None
-                continue
-        if value:
-            given[key] = value
+    given: dict[str, Any] = dict(_given(environ, comparison_keys()))
+    for key, field in _fields().items():
+        if key in given and field.annotation is bool:
+            try:
+                given[key] = _switch(given[key])
+            except ValueError as error:
+                raise InputError(f"input {key}: {error}", hint=field.description or "") from None
     config = workspace / (inputs.config or CONFIG_NAME)
-    if inputs.config or config.is_file():
-        _inside(config, workspace, "config")
-    resolved = resolve(given, config=config if inputs.config or config.is_file() else None)
-    folder = workspace / resolved.eval_path
-    if resolved.eval_path:
-        _inside(folder, workspace, "eval-path")
-    for label, spec in (("model-a", resolved.model_a), ("model-b", resolved.model_b)):
-        if spec is not None and spec.provider == "st" and (workspace / spec.name).exists():
-            _inside(workspace / spec.name, workspace, label)
-    return resolved
+    is_named = bool(inputs.config) or config.is_file()
+    if is_named:
+        _refuse_outside(config, workspace, "config")
+    # As a name in messages, the file is below the workspace, where the step runs.
+    found = resolve(given, config=_below(config, workspace) if is_named else None)
+    folder = f"{REPORT_FOLDER}-{inputs.key}" if inputs.key else REPORT_FOLDER
+    paths = {key: getattr(found, key.replace("-", "_")) for key in _PATHS}
+    paths["out"] = paths["out"] or folder
+    for key, path in paths.items():
+        if path:
+            _refuse_outside(workspace / path, workspace, f"input {key}")
+            paths[key] = str(_below(workspace / path, workspace))
+    if paths["eval-path"]:
+        _refuse_links(workspace / paths["eval-path"], workspace, "input eval-path")
+    for key in ("out", "runs"):
+        if paths[key]:
+            _refuse_links(workspace / paths[key], workspace, f"input {key}", even_inside=True)
+            if (workspace / paths[key]).resolve() == workspace.resolve():
+                raise InputError(f"input {key}: the workspace itself", hint="Name a folder in it.")
+    for key, spec in (("model-a", found.model_a), ("model-b", found.model_b)):
+        if spec is not None and spec.provider == "st" and os.path.lexists(workspace / spec.name):
+            _refuse_outside(workspace / spec.name, workspace, f"input {key}")
+            _refuse_links(workspace / spec.name, workspace, f"input {key}")
+    return found.model_copy(update={key.replace("-", "_"): path for key, path in paths.items()})
 
 
 def comparison_keys() -> list[str]:
-    """Return the settings that are inputs too; where files go is the action's business."""
-    own = {"out", "report", "json", "runs", "quiet"}
-    return [key for key in allowed_keys() if key not in own]
+    """Return the settings that are inputs too."""
+    return [key for key in _fields() if key not in _NOT_INPUTS]
 
 
-def input_keys(model: type[BaseModel]) -> list[str]:
-    """Return the spelling of a model's fields as inputs."""
-    return [name.replace("_", "-") for name in model.model_fields]
+def publishing_keys() -> list[str]:
+    """Return the publishing inputs."""
+    return [name.replace("_", "-") for name in Publishing.model_fields]
 
 
-def _field(key: str) -> str:
-    return key.replace("-", "_")
+def _fields() -> dict[str, Any]:
+    return {key_of(name): field for name, field in Settings.model_fields.items()}
 
 
-def _inside(path: Path, workspace: Path, key: str) -> None:
-    if not path.resolve().is_relative_to(workspace.resolve()):
+def _given(environ: Mapping[str, str], keys: list[str]) -> Iterator[tuple[str, str]]:
+    for key in keys:
+        value = environ.get(f"INPUT_{key.upper()}", "")
+        # A prompt may end in a blank, and often does.
+        value = value.strip("\r\n") if key.endswith("-prompt") else value.strip()
+        if value:
+            yield key, value
+
+
+def _below(path: Path, workspace: Path) -> Path:
+    return Path(os.path.relpath(path, workspace))
+
+
+def _refuse_outside(path: Path, workspace: Path, what: str) -> None:
+    try:
+        is_inside = path.resolve().is_relative_to(workspace.resolve())
+    except (OSError, RuntimeError, ValueError):  # a loop of links, a null byte
+        is_inside = False
+    if not is_inside:
         raise InputError(
-            f"{key}: {path} is outside the workspace",
-            hint="Give a path relative to the workspace, below it.",
+            f"{what}: {_below(path, workspace)} leads out of the workspace",
+            hint="Give a path below the workspace that no link leads away from.",
         )
 
 
-__all__ = ["Publishing", "comparison_keys", "extra", "input_keys", "publishing", "settings"]
+def _refuse_links(folder: Path, workspace: Path, what: str, *, even_inside: bool = False) -> None:
+    """Refuse links below a folder that lead out of the workspace; for places to write, all."""
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(parent) / name
+            if not path.is_symlink():
+                continue
+            if even_inside:
+                raise InputError(
+                    f"{what}: {_below(path, workspace)} is a link", hint="Choose another folder."
+                )
+            _refuse_outside(path, workspace, what)
+    if even_inside and folder.resolve() != workspace.resolve() / _below(folder, workspace):
+        raise InputError(
+            f"{what}: {_below(folder, workspace)} is reached through a link",
+            hint="Choose another folder.",
+        )

@@ -29,6 +29,8 @@ LAYERS: list[set[str]] = [
     {"action.github"},
     {"action.event"},
     {"action.comment"},
+    {"action.inputs", "action.log", "action.files", "action.caches"},
+    {"action.main"},
     {"__main__", "__init__"},
 ]
 
@@ -38,6 +40,7 @@ ALLOWED_UPWARDS = {
     ("comparison", "__init__"),  # the version
     ("cli", "__init__"),
     ("action.results", "__init__"),
+    ("action.main", "__init__"),
 }
 
 

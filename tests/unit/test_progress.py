@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
-from embed_ab.cli import _lines
+from embed_ab.terminal import progress_lines
 
 
-def test_the_time_left_is_by_the_rate_since_the_stage_began(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_time_left_is_by_the_rate_since_the_stage_began() -> None:
     """20 of 60 in 12 s leaves 40 at 0.6 s each."""
     moments = iter([0.0, 1.0, 5.0, 13.0, 14.0])
-    show = _lines(lambda: next(moments))
+    said: list[str] = []
+    show = progress_lines(said.append, lambda: next(moments))
 
     for done in (0, 10, 20, 30):
         show("documents", done, 60)
 
-    assert capsys.readouterr().err == "documents 20 of 60, about 24 s left\n"
+    assert said == ["documents 20 of 60, about 24 s left"]
