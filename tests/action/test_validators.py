@@ -94,6 +94,10 @@ def test_a_validator_accepts(validator: Validator, path: Path) -> None:
     assert validator(path) == ""
 
 
+def test_zizmor_accepts_how_pins_are_moved() -> None:
+    assert zizmor(ROOT / ".github/dependabot.yml") == ""
+
+
 @VALIDATORS
 @pytest.mark.parametrize("source", [of_the_readmes, of_init])
 def test_a_validator_accepts_what_we_hand_out(
