@@ -30,6 +30,7 @@ _VERBS = {
     "check": "Validate an evaluation set and print what it holds.",
     "gate": "Judge a result.json again with other gates.",
     "report": "Write report.html, comment.md and result.json again from a result.json.",
+    "init": "Write a starting .embed-ab.yml and the workflow for pull requests.",
     "demo": "Run a comparison on a small manual that comes with embed-ab.",
     "cache": "Show, clear or prune the store of vectors.",
     "schema": "Print the JSON Schema of .embed-ab.yml.",
@@ -57,6 +58,7 @@ _METAVARS = {
 }
 _EVALSET_KEYS = {"eval-path", "split", "no-positive", "allow-missing-docs", "min-grade"}
 _GATE_KEYS = {"gate", "on-inconclusive", "min-queries"}
+_INIT_KEYS = {"eval-path", "model-a", "model-b", "gate"}
 _PLACE_KEYS = {"out", "report", "json"}
 
 
@@ -150,6 +152,23 @@ def _report_flags(parser: argparse.ArgumentParser) -> None:
     _add_settings(parser, _PLACE_KEYS | {"quiet"})
 
 
+def _init_flags(parser: argparse.ArgumentParser) -> None:
+    from embed_ab.starter import USES
+
+    parser.add_argument(
+        "--dir", metavar="DIR", default=".", help="Root of the repository; default this folder."
+    )
+    parser.add_argument(
+        "--uses", metavar="ACTION", default=USES, help=f"The action to use. Default: {USES}."
+    )
+    parser.add_argument(
+        "--forks",
+        action="store_true",
+        help="Also write the workflow that comments on pull requests from forks.",
+    )
+    _add_settings(parser, _INIT_KEYS)
+
+
 def _demo_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lang", choices=["en", "ko"], default="en", help="Language of the manual."
@@ -185,6 +204,7 @@ _FLAGS = {
     "check": _check_flags,
     "gate": _gate_flags,
     "report": _report_flags,
+    "init": _init_flags,
     "demo": _demo_flags,
     "cache": _cache_flags,
     "schema": _no_flags,
@@ -269,6 +289,23 @@ def _run_demo(arguments: dict[str, Any]) -> int:
     return _show(commands.demo(language, settings), is_quiet=settings.quiet)
 
 
+def _run_init(arguments: dict[str, Any]) -> int:
+    from embed_ab import starter
+
+    for key, default in starter.DEFAULTS.items():
+        arguments[key] = arguments[key] or default
+    settings, folder = _settings(arguments), Path(arguments["dir"])
+    action = {"uses": arguments["uses"], "forks": arguments["forks"]}
+    paths = starter.write(folder, settings, **action)
+    with _reader_may_leave():
+        for path in paths:
+            print(path)  # noqa: T201
+        print(f"\nNext, in {folder}:" if folder != Path() else "\nNext:")  # noqa: T201
+        for number, step in enumerate(starter.next_steps(folder, settings, **action), 1):
+            print(f"{number}. {step}")  # noqa: T201
+    return 0
+
+
 def _run_gate(arguments: dict[str, Any]) -> int:
     from embed_ab import commands, terminal
 
@@ -320,6 +357,7 @@ _COMMANDS = {
     "check": _run_check,
     "gate": _run_gate,
     "report": _run_report,
+    "init": _run_init,
     "demo": _run_demo,
     "cache": _run_cache,
     "schema": _run_schema,

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
-
-from embed_ab.action import cache
-from embed_ab.action.results import Runtime
-from embed_ab.providers.cache import FILE_NAME, VectorStore
+from embed_ab.action import cache, results
+from embed_ab.action.step import Step
+from embed_ab.providers.cache import FILE_NAME, VectorStore, cache_folder
+from embed_ab.result import Comparison
 from embed_ab.settings import Settings
 from embed_ab.systems import PROVIDERS
 
@@ -20,62 +17,63 @@ KEPT_DAYS = 30
 """A store that goes from job to job would only grow: what no run used for so long is dropped."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Vectors:
-    """The store of vectors of this job, and under which key it is kept."""
-
-    client: httpx.Client
-    runtime: Runtime
-    key: cache.StoreKey
-    folder: Path
-    restored: cache.Restored
-
-    def save(self, n_embedded: int) -> str:
-        """Keep the store if it has something new; return what was done, for the log.
-
-        Raises: GithubError, EmbedAbError for a store that cannot be read.
-        """
-        if not n_embedded:
-            return "no new vectors to keep"
-        if self.restored.is_exact:
-            return "the cache has an entry for these texts already, and entries do not change"
-        with closing(VectorStore.open(self.folder)) as store:
-            store.prune(older_than_days=KEPT_DAYS)
-        saved = cache.save_store(self.client, self.runtime, self.key.key, self.folder / FILE_NAME)
-        if not saved.is_saved:
-            return f"vectors not kept: {saved.reason}"
-        return f"kept {n_embedded:,} new vectors ({saved.n_bytes / 1e6:,.1f} MB)"
-
-
-def uses_vectors(settings: Settings) -> bool:
-    """Return whether a comparison embeds anything that is worth keeping."""
+def is_useful(step: Step, settings: Settings) -> bool:
+    """Return whether there is a cache service, and a comparison that has something to keep."""
     specs = (settings.model_a, settings.model_b)
-    return settings.cache and any(
-        spec is not None and PROVIDERS[spec.provider].embedder for spec in specs
-    )
+    embeds = any(spec is not None and PROVIDERS[spec.provider].embedder for spec in specs)
+    return settings.cache and embeds and not results.unavailable(step.environ)
 
 
-def restore_vectors(
-    client: httpx.Client,
-    runtime: Runtime,
-    settings: Settings,
-    folder: Path,
-    say: Callable[[str], None],
-) -> Vectors:
-    """Bring the store of vectors that fits best. Raises: GithubError."""
-    models = [
-        "\n".join(map(str, (spec, side.query_prompt, side.document_prompt)))
-        for label, spec in (("A", settings.model_a), ("B", settings.model_b))
-        for side in (settings.side(label),)
-    ]
-    key = cache.store_key(models, _texts_digest(Path(settings.eval_path)))
-    restored = cache.restore_store(client, runtime, key, folder / FILE_NAME)
-    if restored.matched_key:
-        how = "for these texts" if restored.is_exact else "of an earlier run"
-        say(f"vectors {how}: {restored.n_bytes / 1e6:,.1f} MB from the cache")
-    else:
-        say(f"no vectors from the cache: {restored.reason}")
-    return Vectors(client=client, runtime=runtime, key=key, folder=folder, restored=restored)
+class Kept:
+    """The part of a job's files that outlives the job."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._folder = cache_folder(step.environ)
+        self._key: cache.StoreKey | None = None
+        self._is_exact = False
+
+    def restore(self, settings: Settings) -> Settings:
+        """Bring what fits best; return the settings to compare with."""
+        self._step.attempt("cache of vectors", lambda: self._restore_vectors(settings))
+        return settings
+
+    def save(self, comparison: Comparison) -> None:
+        """Keep what is new."""
+        self._step.attempt("cache of vectors", lambda: self._save_vectors(comparison))
+
+    def _restore_vectors(self, settings: Settings) -> None:
+        models = [
+            "\n".join(map(str, (spec, side.query_prompt, side.document_prompt)))
+            for label, spec in (("A", settings.model_a), ("B", settings.model_b))
+            for side in (settings.side(label),)
+        ]
+        key = cache.store_key(models, _texts_digest(Path(settings.eval_path)))
+        runtime = self._step.runtime()
+        restored = cache.restore_store(self._step.client, runtime, key, self._folder / FILE_NAME)
+        self._key, self._is_exact = key, restored.is_exact
+        if restored.matched_key:
+            whose = "for these texts" if restored.is_exact else "of an earlier run"
+            self._say(f"vectors {whose}: {restored.n_bytes / 1e6:,.1f} MB from the cache")
+        else:
+            self._say(f"no vectors from the cache: {restored.reason}")
+
+    def _save_vectors(self, comparison: Comparison) -> None:
+        n_embedded = sum(comparison.measured["texts_embedded"].values())
+        if self._key is None or self._is_exact or not n_embedded:
+            return  # an entry never changes, and only new vectors are worth another
+        with closing(VectorStore.open(self._folder)) as store:
+            store.prune(older_than_days=KEPT_DAYS)
+        saved = cache.save_store(
+            self._step.client, self._step.runtime(), self._key.key, self._folder / FILE_NAME
+        )
+        if saved.is_saved:
+            self._say(f"kept {n_embedded:,} new vectors: {saved.n_bytes / 1e6:,.1f} MB")
+        else:
+            self._say(f"vectors not kept: {saved.reason}")
+
+    def _say(self, text: str) -> None:
+        self._step.log.line(text)
 
 
 def _texts_digest(folder: Path) -> str:

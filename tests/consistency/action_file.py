@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from embed_ab.action.inputs import Publishing, comparison_keys
-from embed_ab.action.main import OUTPUTS
+from embed_ab.action.surfaces import OUTPUTS
 from embed_ab.settings import Settings, key_of
 
 PATH = Path(__file__).parents[2] / "action.yml"

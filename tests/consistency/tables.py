@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from embed_ab.action.inputs import Publishing
+from embed_ab.action.surfaces import OUTPUTS
 from embed_ab.cautions import CODES
 from embed_ab.cli import _VERBS, _parser
 from embed_ab.settings import Settings, allowed_keys, extra, flags_of, key_of
@@ -50,13 +52,40 @@ def commands_table() -> str:
             if action.dest in keys or action.dest == "help":
                 continue
             values = " or ".join(map(str, action.choices or ())) or action.metavar
-            name = " ".join([*action.option_strings[:1], str(values or action.dest.upper())])
+            value = [] if action.nargs == 0 else [str(values or action.dest.upper())]
+            name = " ".join([*action.option_strings[:1], *value])
             taken.append(f"`{name}`" + (f": {action.help}" if action.help else ""))
         rows.append(f"| `{verb}` | {parser.description} | {' '.join(taken)} |")
     return "\n".join(rows)
 
 
-TABLES = {"commands": commands_table, "options": options_table, "cautions": cautions_table}
+def inputs_table() -> str:
+    """A row for each input that is not an option of the command line."""
+    rows = ["| input | default | meaning |", "| --- | --- | --- |"]
+    for name, field in Publishing.model_fields.items():
+        if name == "strategy_index":
+            continue  # the runner's business
+        default = str(field.default).lower() if isinstance(field.default, bool) else field.default
+        shown = f"`{default}`" if default not in (None, "", 0) else ""
+        rows.append(f"| `{name.replace('_', '-')}` | {shown} | {field.description} |")
+    return "\n".join(rows)
+
+
+def outputs_table() -> str:
+    """A row for each output."""
+    return "\n".join(
+        ["| output | meaning |", "| --- | --- |"]
+        + [f"| `{name}` | {meaning} |" for name, meaning in OUTPUTS.items()]
+    )
+
+
+TABLES = {
+    "inputs": inputs_table,
+    "outputs": outputs_table,
+    "commands": commands_table,
+    "options": options_table,
+    "cautions": cautions_table,
+}
 
 
 def with_tables(text: str) -> str:

@@ -21,7 +21,7 @@ LAYERS: list[set[str]] = [
     {"comparison", "result_json", "render"},
     {"systems"},
     {"settings"},
-    {"outputs"},
+    {"outputs", "starter"},
     {"action.results"},
     {"action.artifact", "action.cache"},
     {"terminal", "commands"},
@@ -29,7 +29,10 @@ LAYERS: list[set[str]] = [
     {"action.github"},
     {"action.event"},
     {"action.comment"},
-    {"action.inputs", "action.log", "action.files", "action.caches"},
+    {"action.inputs", "action.log", "action.files", "action.publish"},
+    {"action.step"},
+    {"action.caches", "action.surfaces"},
+    {"action.forks"},
     {"action.main"},
     {"__main__", "__init__"},
 ]
@@ -41,6 +44,7 @@ ALLOWED_UPWARDS = {
     ("cli", "__init__"),
     ("action.results", "__init__"),
     ("action.main", "__init__"),
+    ("action.step", "__init__"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import jsonschema
@@ -63,7 +64,39 @@ def test_both_readmes_have_the_same_sections() -> None:
     assert english == korean
 
 
-def test_the_settings_file_in_the_readme_fits_its_schema() -> None:
-    for path in READMES:
-        text = path.read_text("utf-8").split("```yaml\n")[1].split("```")[0]
+def blocks(path: Path, kind: str) -> list[str]:
+    return re.findall(rf"^ *```{kind}\n(.*?)```", path.read_text("utf-8"), re.M | re.S)
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda path: path.name)
+def test_the_settings_files_in_the_readme_fit_their_schema(path: Path) -> None:
+    files = [block for block in blocks(path, "yaml") if block.startswith("# .embed-ab.yml\n")]
+
+    assert len(files) == 2
+    for text in files:
         jsonschema.validate(yaml.safe_load(text), file_schema())
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda path: path.name)
+def test_init_writes_and_prints_what_the_readme_shows(
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    assert main(["init", "--forks"]) == 0
+
+    assert f"$ embed-ab init --forks\n{capsys.readouterr().out}" in blocks(path, "text")
+    for name in ("embed-ab.yml", "embed-ab-comment.yml"):
+        place = f".github/workflows/{name}"
+        lines = (tmp_path / place).read_text("utf-8").splitlines(keepends=True)
+        shown = "".join(line for line in lines if not line.startswith("#"))
+        assert f"# {place}\n{shown}" in blocks(path, "yaml")
+
+
+def test_the_workflow_to_copy_has_at_most_fifteen_lines() -> None:
+    (workflow,) = (b for b in blocks(READMES[0], "yaml") if "pull_request:\n" in b)
+
+    assert len(workflow.splitlines()) <= 16  # with the line that names the file

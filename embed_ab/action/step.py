@@ -1,0 +1,121 @@
+"""The step of a job that the action runs in: what is around it, and how it speaks with it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
+
+import httpx
+
+from embed_ab import __version__
+from embed_ab.action import event, files, github, results
+from embed_ab.action.comment import ReadOnlyToken
+from embed_ab.action.inputs import Publishing
+from embed_ab.action.log import Log
+from embed_ab.errors import EmbedAbError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """Variables, workspace, log and services; `seconds` is how long each phase took.
+
+    clock: seconds since 1970. token: words that nobody can guess. client: for all but the REST
+    interface; it carries no key.
+    """
+
+    environ: Mapping[str, str]
+    workspace: Path
+    stdout: TextIO
+    clock: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    token: Callable[[], str] = lambda: secrets.token_hex(16)
+    client: httpx.Client = field(default_factory=httpx.Client)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def log(self) -> Log:
+        """Return the job's log."""
+        return Log(self.stdout, self.token)
+
+    @property
+    def event_name(self) -> str:
+        """Return what started the workflow."""
+        return self.environ.get("GITHUB_EVENT_NAME", "")
+
+    @property
+    def repository_page(self) -> str:
+        """Return the repository's address for people."""
+        return f"{self.server_url}/{self.environ.get('GITHUB_REPOSITORY', '')}"
+
+    @property
+    def server_url(self) -> str:
+        """Return the address of GitHub, or of an enterprise's own."""
+        return (self.environ.get("GITHUB_SERVER_URL") or "https://github.com").rstrip("/")
+
+    def payload(self) -> Mapping[str, Any]:
+        """Return the event. Raises: GithubError."""
+        return event.read_payload(Path(self.environ.get("GITHUB_EVENT_PATH", "")))
+
+    def runtime(self) -> results.Runtime:
+        """Return what the results service needs. Raises: GithubError where there is none."""
+        return results.runtime_of(self.environ, mask=self.log.mask, sleep=self.sleep)
+
+    @contextmanager
+    def api(self, given: Publishing) -> Iterator[github.Api]:
+        """Open GitHub's REST interface with the input github-token. Raises: GithubError."""
+        address = self.environ.get("GITHUB_API_URL") or "https://api.github.com"
+        repository = self.environ.get("GITHUB_REPOSITORY", "")
+        with github.connect(address, given.github_token) as client:
+            yield github.Api(client, repository, clock=self.clock, sleep=self.sleep)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Note how long something takes, and fold its lines in the log."""
+        started = time.perf_counter()
+        try:
+            with self.log.group(name):
+                yield
+        finally:
+            self.seconds[name] = time.perf_counter() - started
+
+    def attempt(self, what: str, act: Callable[[], T]) -> T | None:
+        """Return what a surface gives; None, and an annotation, where it is not to be had."""
+        try:
+            return act()
+        except ReadOnlyToken as refusal:
+            self.log.notice(f"no {what}: {whole(refusal)}")
+        except EmbedAbError as error:
+            self.log.warning(f"no {what}: {whole(error)}")
+        except Exception:
+            self.trace()
+            self.log.warning(f"no {what}: a bug in embed-ab {__version__}; please report it")
+        return None
+
+    def trace(self) -> None:
+        """Write the exception that is being handled to the log."""
+        with self.log.inert():
+            for line in traceback.format_exc().splitlines():
+                self.log.line(f"| {line}")
+
+    def write_outputs(self, outputs: Mapping[str, str]) -> None:
+        """Hand the outputs to the runner."""
+        if path := self.environ.get("GITHUB_OUTPUT"):
+            self.attempt("outputs", lambda: files.write_outputs(Path(path), outputs, self.token))
+
+    def write_summary(self, markdown: str) -> None:
+        """Hand the job summary to the runner."""
+        if path := self.environ.get("GITHUB_STEP_SUMMARY"):
+            self.attempt("summary", lambda: files.write_summary(Path(path), markdown))
+
+
+def whole(error: EmbedAbError) -> str:
+    """Return an error with what to do about it."""
+    return f"{error}\n{error.hint}".strip()
