@@ -79,10 +79,9 @@ def actionlint(path: Path) -> str:
 
 
 def zizmor(path: Path) -> str:
-    config = path.parent / "zizmor.yml"
-    options = ["--config", config] if config.exists() else ["--no-config"]
-    persona = ["--offline", "--persona", "pedantic", "--strict-collection"]
-    return said(script("zizmor"), "--quiet", *persona, *options, path)
+    config = path.parent / "zizmor.yml"  # beside what we hand out, which also has to be short
+    options = ["--config", config] if config.exists() else ["--no-config", "--persona", "pedantic"]
+    return said(script("zizmor"), "--quiet", "--offline", "--strict-collection", *options, path)
 
 
 VALIDATORS = pytest.mark.parametrize("validator", [action_validator, actionlint, zizmor])
@@ -103,7 +102,10 @@ def test_zizmor_accepts_how_pins_are_moved() -> None:
 def test_a_validator_accepts_what_we_hand_out(
     validator: Validator, source: Callable[[Path], list[Path]], tmp_path: Path
 ) -> None:
-    for path in source(tmp_path):
+    paths = source(tmp_path)
+
+    assert paths
+    for path in paths:
         (path.parent / "zizmor.yml").write_text(HANDED_OUT, "utf-8")
         assert validator(path) == ""
 
