@@ -149,7 +149,7 @@ def _gate_flags(parser: argparse.ArgumentParser) -> None:
 
 def _report_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("result", metavar="RESULT.json")
-    _add_settings(parser, _PLACE_KEYS | {"quiet"})
+    _add_settings(parser, _PLACE_KEYS | {"quiet", "redact"})
 
 
 def _init_flags(parser: argparse.ArgumentParser) -> None:
@@ -176,7 +176,7 @@ def _demo_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--export", metavar="DIR", help="Only copy the collection to DIR, to look at or to change."
     )
-    _add_settings(parser, _PLACE_KEYS | {"quiet"})
+    _add_settings(parser, _PLACE_KEYS | {"quiet", "redact"})
 
 
 def _cache_flags(parser: argparse.ArgumentParser) -> None:

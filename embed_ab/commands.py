@@ -7,8 +7,8 @@ import os
 import platform
 import shlex
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import resources
@@ -21,11 +21,11 @@ from pydantic import ValidationError
 from embed_ab import comparison as core
 from embed_ab import evalset as evalsets
 from embed_ab import outputs, result_json, runs, systems
-from embed_ab.errors import InputError
+from embed_ab.errors import EmbedAbError, InputError, ProviderError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import System
 from embed_ab.providers.cache import StoreInfo, VectorStore, cache_folder, clear_store
-from embed_ab.result import Comparison
+from embed_ab.result import Comparison, redacted
 from embed_ab.settings import Settings, flags_of, key_of
 from embed_ab.systems import PROVIDERS, OnProgress, SystemSpec
 
@@ -86,13 +86,14 @@ def load_evalset(settings: Settings) -> Evalset:
             "no evaluation set",
             hint="Name its folder, or set eval-path in .embed-ab.yml; `embed-ab demo` shows one.",
         )
-    return evalsets.load(
-        Path(settings.eval_path),
-        split=settings.split,
-        no_positive=settings.no_positive,
-        allow_missing_docs=settings.allow_missing_docs,
-        min_grade=settings.min_grade,
-    )
+    with _unquoted(settings.redact):
+        return evalsets.load(
+            Path(settings.eval_path),
+            split=settings.split,
+            no_positive=settings.no_positive,
+            allow_missing_docs=settings.allow_missing_docs,
+            min_grade=settings.min_grade,
+        )
 
 
 def compare_evalset(
@@ -122,22 +123,23 @@ def compare_evalset(
     retrieved: dict[str, systems.Retrieved] = {}
     needs_store = any(PROVIDERS[spec.provider].embedder for spec in specs.values())
     folder = cache_folder(os.environ) if settings.cache and needs_store else None
-    with closing(VectorStore.open(folder)) as store:
-        for label, spec in specs.items():
-            started = time.perf_counter()
-            retrieved[label] = systems.retrieve(
-                spec,
-                settings.side("B" if label == "B" else "A"),
-                evalset,
-                options.depth,
-                store,
-                on_progress,
-                min_grade=options.min_grade,
-            )
-            seconds[label] = time.perf_counter() - started
-    started = time.perf_counter()
-    ranked = {label: item.system for label, item in retrieved.items()}
-    compared = core.compare_runs(evalset, ranked["A"], ranked["B"], ranked.get("BM25"), options)
+    with _unquoted(settings.redact):
+        with closing(VectorStore.open(folder)) as store:
+            for label, spec in specs.items():
+                started = time.perf_counter()
+                retrieved[label] = systems.retrieve(
+                    spec,
+                    settings.side("B" if label == "B" else "A"),
+                    evalset,
+                    options.depth,
+                    store,
+                    on_progress,
+                    min_grade=options.min_grade,
+                )
+                seconds[label] = time.perf_counter() - started
+        started = time.perf_counter()
+        ranked = {label: item.system for label, item in retrieved.items()}
+        compared = core.compare_runs(evalset, ranked["A"], ranked["B"], ranked.get("BM25"), options)
     seconds["statistics"] = time.perf_counter() - started
     comparison = replace(
         compared,
@@ -151,7 +153,7 @@ def compare_evalset(
             "texts_cached": {label: item.n_cached for label, item in retrieved.items()},
         },
     )
-    return comparison, ranked
+    return redacted(comparison) if settings.redact else comparison, ranked
 
 
 def judge_again(path: Path, settings: Settings) -> tuple[Comparison, int]:
@@ -195,8 +197,10 @@ def judge_again(path: Path, settings: Settings) -> tuple[Comparison, int]:
 
 
 def report_again(path: Path, settings: Settings, *, clock: Clock = now) -> Finished:
-    """Render every surface of a result file again. Raises: InputError."""
+    """Render every surface of a result file again, redacted if asked. Raises: InputError."""
     comparison = result_json.load(path)
+    if settings.redact:
+        comparison = redacted(comparison)
     return _published(comparison, outputs.places(settings, clock()), 0)
 
 
@@ -211,7 +215,8 @@ def demo(language: str, settings: Settings, *, clock: Clock = now) -> Finished:
     evalset = evalsets.load(demo_folder(language))
     compared, _ = compare_evalset(evalset, settings, clock=clock)
     # Where the package lies on this machine is not part of the result.
-    comparison = replace(compared, command=f"embed-ab demo --lang {language}")
+    command = f"embed-ab demo --lang {language}" + (" --redact" if settings.redact else "")
+    comparison = replace(compared, command=command)
     return _published(comparison, places, 0)
 
 
@@ -277,6 +282,28 @@ def store_info(action: str, days: int) -> StoreInfo:
         if action == "prune":
             store.prune(older_than_days=days)
         return store.info()
+
+
+@contextmanager
+def _unquoted(is_redacted: bool) -> Iterator[None]:
+    """Where texts are redacted, leave out of errors what others said, because it may quote one.
+
+    Our own messages name lines and ids, and pass.
+    """
+    if not is_redacted:
+        yield
+        return
+    try:
+        yield
+    except ProviderError as error:
+        raise ProviderError(error.unquoted, hint=error.hint) from None
+    except (EmbedAbError, OSError):
+        raise
+    except Exception as error:
+        name = type(error).__name__
+        raise RuntimeError(f"{name}; --redact leaves out its message").with_traceback(
+            error.__traceback__
+        ) from None
 
 
 def _published(comparison: Comparison, places: outputs.Places, code: int) -> Finished:

@@ -47,7 +47,14 @@ class EvalsetError(InputError):
 
 
 class ProviderError(EmbedAbError):
-    """A model or a server failed; the text's id and the model are in the message."""
+    """A model or a server failed; the text's id and the model are in the message.
+
+    said: what it said itself about texts, which may quote them; stands after the message.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", said: str = "") -> None:
+        super().__init__(f"{message}: {said}" if said else message, hint=hint)
+        self.unquoted = message
 
 
 class GithubError(EmbedAbError):

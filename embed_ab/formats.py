@@ -73,7 +73,9 @@ def shorten(text: str, length: int) -> str:
 
 _ESCAPE_SEQUENCE = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor moves
-    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\\\|\x9c)"  # titles, links
+    # Titles, links. One that another interrupts is over, as in a terminal: what follows a start is
+    # then read once, not once for each start before it.
+    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x90\x98\x9c-\x9f]*+(?:\x07|\x1b\\\\|\x9c)"
     "|\x1b[ -/]*[0-~]"
 )
 _SPACE = re.compile(r"\s+")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from embed_ab.readers import COLUMNS_HINT, Notice
+from embed_ab.readers import COLUMNS_HINT, Notice, in_quotes
 from embed_ab.records import Table, Wrong, first_ids, note
 
 Judgement = tuple[int, str, str, int]
@@ -43,15 +43,16 @@ class Judged:
             fact += " (these qrels look made for a different chunking)"
         if not is_allowed:
             raise wrong(
-                f"{fact}: {first_ids(self.missing)}",
+                f"{fact}: {first_ids(self.missing, in_quotes)}",
                 line=next(iter(self.missing.values())),
                 hint="Use the corpus that was judged, or drop these rows with "
                 "--allow-missing-docs: recall then counts only documents that exist.",
             )
         fact += (
-            f"; their rows were dropped ({self.n_missing_rows:,} in all), recall counts the rest"
+            f"; their rows were dropped ({self.n_missing_rows:,} in all), recall counts the rest: "
+            f"{first_ids(self.missing, in_quotes)}"
         )
-        note(notices, "missing_documents", fact, self.missing)
+        note(notices, "missing_documents", fact)
 
 
 def index_judgements(
@@ -84,7 +85,7 @@ def index_judgements(
     if unknown:
         raise wrong(
             f"the qrels name queries that do not exist ({len(unknown):,} in all): "
-            f"{first_ids(unknown)}",
+            f"{first_ids(unknown, in_quotes)}",
             line=next(iter(unknown.values())),
             hint="Ids must be the same as in the queries, character by character.",
         )

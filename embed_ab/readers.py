@@ -26,6 +26,7 @@ COLUMNS_HINT = (
 
 _BYTE_ORDER_MARK = "\ufeff"
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,9}(\.0*)?")
+_SHORT_WORD = re.compile(r"[!-~]{0,64}|\w{0,6}|[\d\s.,+-]{0,20}")
 _ITERATION = re.compile(r"Q0|[0-9]+(\.[0-9]+)?", re.IGNORECASE)
 _GRADE_TITLES = frozenset({"score", "grade", "relevance", "rel", "label", "judgment", "judgement"})
 _DOCUMENT_TITLE = re.compile(r"doc|corpus|passage", re.IGNORECASE)
@@ -152,7 +153,7 @@ def json_lines(path: Path, notices: list[Notice]) -> Iterator[tuple[int, dict[st
             if isinstance(record, dict):
                 yield number, record
                 continue
-            problem = f"JSON, but not an object: {line.strip()[:40]!r}"
+            problem = "JSON, but not an object"
         raise EvalsetError(problem, path=path, line=number, hint=JSON_HINT)
 
 
@@ -182,18 +183,18 @@ def qrels_rows(
         if grade is None:
             if is_first and _is_header(cells, queries, documents):
                 if any(_DOCUMENT_TITLE.search(cell) for cell in (query, grade_text)):
-                    problem = f"the header names the columns {cells}, in another order"
+                    problem = "the header names the columns in another order"
                     raise wrong(problem, line=number, hint=COLUMNS_HINT)
                 if grade_text.casefold() not in _GRADE_TITLES:
-                    message = f"{path.name}:{number}: {cells} was read as a header."
+                    message = f"{path.name}:{number} was read as a header."
                     notices.append(Notice(code="unusual_header", message=message))
                 continue
-            problem = f"grade {grade_text!r} is not a whole number from -30 to 30"
+            problem = f"grade {in_quotes(grade_text)} is not a whole number from -30 to 30"
             raise wrong(problem, line=number, hint=GRADE_HINT)
         if not query or not document:
             raise wrong("an id is empty", line=number, hint=COLUMNS_HINT)
         if n_columns == 4 and not _ITERATION.fullmatch(cells[1]):
-            problem = f"the second of four columns is {cells[1]!r}; in TREC qrels it is 0"
+            problem = "the second of four columns must be 0, as in TREC qrels"
             raise wrong(problem, line=number, hint=COLUMNS_HINT)
         yield number, query, document, grade
     if n_columns == 4:
@@ -207,6 +208,14 @@ def parse_grade(text: str) -> int | None:
         return None
     grade = int(text.partition(".")[0])
     return grade if abs(grade) <= LARGEST_GRADE else None
+
+
+def in_quotes(value: str) -> str:
+    """A key or cell in quotes if it is one short word or a number, else only its length.
+
+    In a file with other columns than expected it may be a text, and no message quotes texts.
+    """
+    return repr(value) if _SHORT_WORD.fullmatch(value) else f"({len(value):,} characters)"
 
 
 def _cells(line: str) -> list[str]:
@@ -291,7 +300,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} appears twice")
+        raise ValueError(
+            f"key {in_quotes(next(key for key in keys if keys.count(key) > 1))} appears twice"
+        )
     return record
 
 

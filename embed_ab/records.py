@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, Protocol
@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from embed_ab.errors import InputError
-from embed_ab.readers import JSON_HINT, Notice
+from embed_ab.readers import JSON_HINT, Notice, in_quotes
 
 Kind = Literal["document", "query"]
 Metadata = Mapping[str, Any]
@@ -121,7 +121,8 @@ def collect(
 def _parse(record: dict[str, Any], kind: Kind) -> tuple[str, str, Metadata]:
     for key in ("_id", "text"):
         if key not in record:
-            raise Fault(f'no "{key}" in a record with the keys {list(record)[:10]}', JSON_HINT)
+            names = ", ".join(in_quotes(str(name)) for name in list(record)[:10])
+            raise Fault(f'no "{key}" in a record with the keys {names or "(none)"}', JSON_HINT)
     identifier = identifier_text(record.pop("_id"))
     text = _text(record.pop("text"), "text")
     if kind == "document":
@@ -155,7 +156,8 @@ def _text(value: object, key: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise Fault(f'"{key}" is {_short(value)}, not a string', f'Put it in quotes: "{key}": "…".')
+        kind = type(value).__name__
+        raise Fault(f'"{key}" is of type {kind}, not a string', f'Put it in quotes: "{key}": "…".')
     _encodable(value, f'"{key}"')
     return str(value)
 
@@ -166,8 +168,9 @@ def _metadata(record: dict[str, Any]) -> Metadata:
     if isinstance(nested, dict):
         del record["metadata"]
         if both := nested.keys() & record.keys():
+            names = ", ".join(map(in_quotes, sorted(map(str, both))))
             raise Fault(
-                f'{sorted(map(str, both))} stand both in "metadata" and beside it',
+                f'{names} stand both in "metadata" and beside it',
                 "Give each field in one of the two places.",
             )
         record |= nested
@@ -196,10 +199,10 @@ def note(notices: list[Notice], code: str, fact: str, ids: Iterable[str] = ()) -
     notices.append(Notice(code=code, message=message))
 
 
-def first_ids(ids: Iterable[str]) -> str:
+def first_ids(ids: Iterable[str], show: Callable[[str], str] = repr) -> str:
     """The first five ids, and whether there are more."""
     some = list(islice(ids, 6))
-    return ", ".join(map(repr, some[:5])) + (", …" if len(some) > 5 else "")
+    return ", ".join(map(show, some[:5])) + (", …" if len(some) > 5 else "")
 
 
 def _short(value: object) -> str:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable
+from functools import cache
 from html import escape
 from importlib import resources
 from typing import Any
@@ -18,8 +19,11 @@ from embed_ab.paired import TOLERANCE
 from embed_ab.result import Comparison, Hit, QueryRow
 
 MOCK_NOTICE = "mock vectors: for practice, says nothing about a real model"
+REDACTED_NOTICE = "texts are left out (--redact)"
 MAX_ROWS = 1_000
 """Rows of the page's table of all queries; the JSON holds the rest."""
+MAX_ITEMS = 300
+"""Of each section of the comment, where far fewer find room; a stranger's result may have more."""
 COMMENT_BYTES = 60_000
 """GitHub refuses a comment above 65,536 characters; the action adds a line of its own."""
 
@@ -49,17 +53,21 @@ def markdown(comparison: Comparison, *, report_url: str = "") -> str:
     What does not fit is left out and said: first the worst queries, then warnings, gates and
     metrics; the verdict and the link stay.
     """
-    environment = _environment(lambda text: Markup(formats.prose(text)))
-    marking = _NUMBERS | {"code": formats.code, "cell": formats.cell, "link": formats.link}
+    # Kept, because the same texts are shown again each time that something is left out.
+    environment = _environment(cache(lambda text: Markup(formats.prose(text))))
+    marking = _NUMBERS | {"link": formats.link}
+    marking |= {"code": cache(formats.code), "cell": cache(formats.cell)}
     environment.filters |= {name: _marked(function) for name, function in marking.items()}
     template = environment.get_template("comment.md")
     context = context_of(comparison)
-    shown = {
+    lengths = {
         "worst": len(context["worst"]),
+        "ignored": len(comparison.ignored),
         "cautions": len(comparison.cautions),
         "gates": len(comparison.gates),
         "metrics": len(context["metrics"]),
     }
+    shown = {section: min(length, MAX_ITEMS) for section, length in lengths.items()}
     for section in shown:
         while True:
             text = template.render(context, shown=shown, report_url=report_url)
@@ -125,6 +133,7 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
         "rows": largest,
         "is_mock": any(system.is_mock for system in comparison.systems),
         "mock_notice": MOCK_NOTICE,
+        "redacted_notice": REDACTED_NOTICE,
         "marks": {
             "pass": Markup("✓ PASS"),
             "fail": Markup("✗ FAIL"),

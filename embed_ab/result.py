@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from embed_ab.cautions import Caution
@@ -25,7 +25,7 @@ class Hit:
     grade: int | None
     """None where nobody judged the document."""
     text: str
-    """At most 300 characters."""
+    """At most 300 characters; "" where texts are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Relevant:
     rank_a: int | None
     rank_b: int | None
     text: str
-    """At most 300 characters."""
+    """At most 300 characters; "" where texts are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,7 @@ class QueryRow:
 
     query: str
     text: str
+    """"" where texts are left out."""
     n_relevant: int
     cluster: int | None
     """Which group it is resampled with; None when queries are resampled one by one."""
@@ -150,6 +151,11 @@ class Comparison:
     versions: dict[str, str] = field(default_factory=dict)
     measured: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_redacted(self) -> bool:
+        """Whether the texts of queries and documents are left out."""
+        return bool(self.settings.get("redact"))
+
     def __repr__(self) -> str:
         return f"<Comparison: {self.verdict}>"
 
@@ -158,3 +164,30 @@ class Comparison:
         from embed_ab import render
 
         return render.notebook(self)
+
+
+def redacted(comparison: Comparison) -> Comparison:
+    """Return the comparison with ids and numbers only, as `--redact` would have made it.
+
+    The texts of queries and documents become "", settings and command say so. Prompts stay: they
+    are settings. Nothing else in a comparison quotes a text.
+    """
+    settings, command = comparison.settings, comparison.command
+    if not comparison.is_redacted:
+        settings = settings | {"redact": True}
+        command = f"{command} --redact" if command else ""
+    return replace(
+        comparison,
+        queries=tuple(replace(row, text="") for row in comparison.queries),
+        details=tuple(
+            replace(
+                detail,
+                relevant=tuple(replace(document, text="") for document in detail.relevant),
+                a=tuple(replace(hit, text="") for hit in detail.a),
+                b=tuple(replace(hit, text="") for hit in detail.b),
+            )
+            for detail in comparison.details
+        ),
+        settings=settings,
+        command=command,
+    )

@@ -15,7 +15,14 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from embed_ab.errors import InputError
-from embed_ab.result import SCHEMA_VERSION, Comparison
+from embed_ab.formats import shorten
+from embed_ab.metrics import Metric
+from embed_ab.paired import PairedDifference
+from embed_ab.result import SCHEMA_VERSION, Comparison, redacted
+
+_HINT = "Give the result.json that `embed-ab compare` wrote."
+_MAX_DIGITS = 100  # of a number with a point; no float needs more than 24 characters
+_ROUNDING = 1e-6  # by which the mean of values from 0 to 1 may miss that range
 
 
 @cache
@@ -31,41 +38,68 @@ def dumps(comparison: Comparison) -> str:
 
 def load(path: Path) -> Comparison:
     """Return the comparison of a result file. Raises: InputError."""
-    hint = "Give the result.json that `embed-ab compare` wrote."
     try:
-        text = path.read_text("utf-8-sig")
-        data = json.loads(text, parse_float=_finite, parse_constant=_finite)
-        json.dumps(data, ensure_ascii=False).encode()  # half a surrogate pair cannot be written
+        content = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}", hint=hint) from None
+        raise InputError(f"{path}: {error.strerror}", hint=_HINT) from None
+    return loads(content, str(path))
+
+
+def loads(content: bytes, name: str) -> Comparison:
+    """Return the comparison that JSON in UTF-8 holds; `name` stands in the errors.
+
+    A stranger may have written it: what comes back can be shown on any surface, and one that says
+    it is redacted holds no text.
+    Raises: InputError.
+    """
+    try:
+        data = json.loads(
+            content.decode("utf-8-sig"),
+            parse_int=_whole,
+            parse_float=_finite,
+            parse_constant=_finite,
+        )
+        # Written again, because half a surrogate pair cannot be; and because only reading JSON
+        # itself is pydantic strict and yet takes a list for a tuple. Without strictness the text
+        # "NaN" is a number.
+        text = json.dumps(data, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not UTF-8", hint=hint) from None
+        raise InputError(f"{name}: byte {error.start} is not UTF-8", hint=_HINT) from None
     except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}: not JSON: {error.msg}", hint=hint) from None
+        raise InputError(f"{name}:{error.lineno}: not JSON: {error.msg}", hint=_HINT) from None
     except ValueError as error:  # NaN, half a surrogate pair, a number of thousands of digits
-        raise InputError(f"{path}: {error}", hint=hint) from None
+        raise InputError(f"{name}: {error}", hint=_HINT) from None
     except RecursionError:
-        raise InputError(f"{path}: nested too deeply for a result", hint=hint) from None
+        raise InputError(f"{name}: nested too deeply for a result", hint=_HINT) from None
     version = data.get("schema_version") if isinstance(data, dict) else None
     if version != SCHEMA_VERSION:
         raise InputError(
-            f"{path}: schema_version is {version!r}; this version reads {SCHEMA_VERSION}", hint=hint
+            f"{name}: schema_version is {shorten(repr(version), 100)}; this version reads "
+            f"{SCHEMA_VERSION}",
+            hint=_HINT,
         )
     try:
-        comparison = _adapter().validate_python(data)
+        comparison = _adapter().validate_json(text, strict=True)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{path}: {place}: {first['msg']}", hint=hint) from None
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = shorten(".".join(map(str, first["loc"])), 200)
+        message = shorten(first["msg"], 200)
+        raise InputError(f"{name}: {place}: {message}", hint=_HINT) from None
     if fault := _fault(comparison):
-        raise InputError(f"{path}: {fault}", hint=hint)
-    return comparison
+        raise InputError(f"{name}: {fault}", hint=_HINT)
+    return redacted(comparison) if comparison.is_redacted else comparison
+
+
+def _whole(text: str) -> int:
+    if len(text) > 19:
+        raise ValueError(f"{shorten(text, 40)} is too large a number")
+    return int(text)
 
 
 def _finite(text: str) -> float:
-    value = float(text)
+    value = float(text) if len(text) <= _MAX_DIGITS else math.nan
     if not math.isfinite(value):
-        raise ValueError(f"{text} is not a finite number")
+        raise ValueError(f"{shorten(text, 40)} is not a finite number")
     return value
 
 
@@ -75,20 +109,69 @@ def _fault(comparison: Comparison) -> str:
     named = {comparison.primary, *comparison.metrics, *(g.metric for g in comparison.gates)}
     if not comparison.differences or not comparison.queries or not named <= known:
         return "differences or queries are missing"
-    if [system.label for system in comparison.systems][:2] != ["A", "B"]:
-        return "the systems are not A and B"
+    if len(known) < len(comparison.differences):
+        return "a metric has two differences"
+    if [system.label for system in comparison.systems] not in (["A", "B"], ["A", "B", "BM25"]):
+        return "the systems are not A and B, perhaps with BM25"
+    for difference in comparison.differences:
+        if fault := _fault_of_difference(difference):
+            return f"metric {shorten(difference.metric, 100)!r}: {fault}"
+    for gate in comparison.gates:
+        if not (0 <= gate.margin < 1 and _is_interval(gate.low, gate.high, gate.level)):
+            return f"the gate on {gate.metric} has a number that is none of a gate"
+    for system in comparison.systems:
+        if not all(mean is None or _is_share(mean) for mean in system.means.values()):
+            return f"{system.label} has a mean outside 0 to 1"
+    evalset = comparison.evalset
+    counts = (evalset.n_documents, evalset.n_queries, evalset.n_evaluated, evalset.n_excluded)
+    if min(*counts, evalset.n_judgements, evalset.n_empty_documents) < 0:
+        return "the evaluation set has a count below 0"
     ids = {row.query for row in comparison.queries}
     if not {detail.query for detail in comparison.details} <= ids:
         return "details name a query that is not among the queries"
     for row in comparison.queries:
+        query = shorten(row.query, 100)
         for values in (row.a, row.b):
             if not known <= values.keys():
-                return f"query {row.query!r} has no value for a metric"
+                return f"query {query!r} has no value for a metric"
             if any(value is not None and not 0 <= value <= 1 for value in values.values()):
-                return f"query {row.query!r} has a value outside 0 to 1"
+                return f"query {query!r} has a value outside 0 to 1"
         if row.cluster is not None and not 0 <= row.cluster < len(comparison.queries):
-            return f"query {row.query!r} has cluster {row.cluster}"
+            return f"query {query!r} has cluster {row.cluster}"
     return ""
+
+
+def _fault_of_difference(difference: PairedDifference) -> str:
+    try:
+        name = str(Metric.parse(difference.metric))
+    except InputError:
+        name = ""
+    if name != difference.metric:
+        return "this is not how a metric is written"
+    counts = (difference.wins, difference.losses, difference.ties)
+    if min(counts) < 0 or sum(counts) != difference.n_queries:
+        return "wins, losses and ties are not all the queries"
+    if not 1 <= difference.n_units <= difference.n_queries:
+        return "there are fewer queries than groups of them, or none"
+    if not (_is_share(difference.mean_a) and _is_share(difference.mean_b)):
+        return "a mean is outside 0 to 1"
+    if not _is_interval(difference.low, difference.high, difference.level):
+        return "the interval is none of a difference"
+    if not (abs(difference.difference) <= 1 + _ROUNDING and difference.sd >= 0):
+        return "the difference is outside -1 to 1, or its deviation below 0"
+    if not 0 <= (difference.detectable or 0) <= 100:
+        return "the detectable difference is none"
+    if not (_is_share(difference.p_value) and _is_share(difference.p_holm)):
+        return "a p-value is outside 0 to 1"
+    return ""
+
+
+def _is_interval(low: float, high: float, level: float) -> bool:
+    return -1 - _ROUNDING <= low <= high <= 1 + _ROUNDING and 0.5 <= level < 1 - _ROUNDING
+
+
+def _is_share(value: float) -> bool:
+    return -_ROUNDING <= value <= 1 + _ROUNDING
 
 
 def schema() -> dict[str, Any]:

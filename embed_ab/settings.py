@@ -212,6 +212,11 @@ class Settings(BaseModel):
     worst_queries: Whole = _setting(
         10, "How many of the worst and best queries show their documents.", group="Output", ge=0
     )
+    redact: bool = _setting(
+        False,
+        "Show ids and numbers only: leave the texts of queries and documents out of every output.",
+        group="Output",
+    )
     out: OneLine = _setting(
         "",
         "Folder for report.html, result.json and comment.md; else a fresh one in the cache folder.",
@@ -305,7 +310,7 @@ def flags_of(key: str) -> list[str]:
     return ["EVAL"] if key == "eval-path" else [*_OTHER_FLAGS.get(key, []), f"--{key}"]
 
 
-_OF_THE_RESULT = {"ignore", "worst_queries"}  # the group is about output, these change it
+_OF_THE_RESULT = {"ignore", "worst_queries", "redact"}  # the group is about output, these change it
 _OTHER_FLAGS = {"model-a": ["-a"], "model-b": ["-b"], "k": ["-k"], "gate": ["--fail-if-worse"]}
 
 

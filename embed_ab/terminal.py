@@ -14,7 +14,7 @@ from embed_ab import formats
 from embed_ab.check import Check, Lengths
 from embed_ab.outputs import Places
 from embed_ab.providers.cache import StoreInfo
-from embed_ab.render import MOCK_NOTICE, context_of
+from embed_ab.render import MOCK_NOTICE, REDACTED_NOTICE, context_of
 from embed_ab.result import Comparison, SystemRecord
 from embed_ab.systems import OnProgress
 
@@ -50,6 +50,8 @@ def comparison(compared: Comparison, console: Console, *, quiet: bool = False) -
     _line(console, f"set: {context['set_sentence']}")
     for notice in compared.evalset.notices:
         _line(console, f"note: {notice}")
+    if compared.is_redacted:
+        _line(console, REDACTED_NOTICE)
     _line(console)
     _table(
         console,

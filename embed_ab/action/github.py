@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -131,6 +131,11 @@ class Api:
         self._sleep = sleep
         self._patience = PATIENCE
 
+    @property
+    def scheme(self) -> str:
+        """Return https, or http for a server of a test."""
+        return self._client.base_url.scheme
+
     def path(self, rest: str) -> str:
         """Return the path of something in the repository."""
         return f"/repos/{self.repository}/{rest}"
@@ -146,9 +151,11 @@ class Api:
         *,
         body: Mapping[str, object] | None = None,
         params: Mapping[str, str] | None = None,
+        wanted: Container[int] = range(200, 300),
     ) -> Answer:
         """Return the answer, after waiting where GitHub asks for it or a server fails.
 
+        wanted: the statuses that are no refusal.
         POST and PATCH are not repeated: they may have been done, and while we waited another run
         may have written. The caller looks again.
         Raises: Refused, Unanswered, GithubError.
@@ -160,7 +167,7 @@ class Api:
             except httpx.RequestError as error:
                 problem, pause = f"{what}: {type(error).__name__}", float(2**attempt)
             else:
-                if 200 <= answer.status < 300:
+                if answer.status in wanted:
                     return answer
                 problem, pause = f"{what}: GitHub answered {answer.status}", float(2**attempt)
                 if answer.is_rate_limit:
@@ -168,29 +175,34 @@ class Api:
                 elif answer.status not in (500, 502, 503, 504):
                     raise _refused(what, answer)
             if attempt + 1 < ATTEMPTS:
-                self._wait(pause, problem)
+                self.wait(pause, problem)
             if method in ("POST", "PATCH"):
                 raise Unanswered(problem)
         raise GithubError(f"{problem}, {ATTEMPTS} times")
 
-    def pages(self, path: str, params: Mapping[str, str]) -> Iterator[Any]:
+    def pages(self, path: str, params: Mapping[str, str], *, field: str = "") -> Iterator[Any]:
         """Yield what every page of a list holds.
 
+        field: which one has the list, where the answer is an object.
         Of the address of the next page only the query is used: where it leads is ours to say.
         Raises: GithubError.
         """
         query: Mapping[str, str] | None = {"per_page": "100", **params}
         for _ in range(MAX_PAGES):
             answer = self.request("GET", path, params=query)
-            if not isinstance(answer.content, list):
+            items = answer.content
+            if field and isinstance(items, dict):
+                items = items.get(field)
+            if not isinstance(items, list):
                 raise GithubError(f"GET {path}: GitHub sent no list")
-            yield from answer.content
+            yield from items
             query = answer.next_page
             if query is None:
                 return
         raise GithubError(f"GET {path}: more than {MAX_PAGES} pages")
 
-    def _wait(self, seconds: float, problem: str) -> None:
+    def wait(self, seconds: float, problem: str) -> None:
+        """Wait before another attempt. Raises: GithubError when the patience is used up."""
         if seconds > self._patience:
             raise GithubError(
                 f"{problem}; it would take {seconds:.0f} s until the next attempt",

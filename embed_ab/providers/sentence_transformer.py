@@ -272,8 +272,9 @@ class SentenceTransformerEmbedder:
                 ]
         except Exception as error:  # out of memory, or whatever a model's own code raises
             raise ProviderError(
-                f"model '{self.name}' could not embed {len(texts)} texts: {first_line(error)}",
+                f"model '{self.name}' could not embed {len(texts)} texts ({type(error).__name__})",
                 hint="A smaller batch size or max_length needs less memory.",
+                said=first_line(error),
             ) from error
         return np.concatenate(batches)
 

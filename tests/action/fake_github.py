@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -22,6 +23,9 @@ from embed_ab.action.github import Api
 NOW = 1_700_000_000.0
 REPOSITORY = "octo-org/octo-repo"
 BOT = "github-actions[bot]"
+STORE = "https://store.example"
+"""Where the artifacts lie; a server on http keeps them itself."""
+SIGNATURE = "a-signature/that+must=stay-secret"
 READ_ONLY = "Resource not accessible by integration"
 MAX_BODY = 65_536
 
@@ -64,6 +68,8 @@ class FakeGithub:
     """The list does not show comments made since."""
     pulls: list[dict[str, Any]] = field(default_factory=list)
     comments: list[dict[str, Any]] = field(default_factory=list)
+    artifacts: list[dict[str, Any]] = field(default_factory=list)
+    zips: dict[int, bytes] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     before: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
     """What happens just before the next request of a method is served."""
@@ -96,6 +102,44 @@ class FakeGithub:
         self.pulls.append(
             {"number": number, "state": state, "head": head, "merge_commit_sha": merge}
         )
+
+    def add_artifact(
+        self,
+        content: bytes,
+        name: str = "embed-ab.compare",
+        *,
+        run: int = 5,
+        sha: str = "a" * 40,
+        **changes: Any,
+    ) -> int:
+        """Leave an artifact of a run; `changes` are to what the list says of it."""
+        number, self.next_id = self.next_id, self.next_id + 1
+        page = f"https://api.github.com/repos/{self.repository}/actions/artifacts/{number}"
+        self.zips[number] = content
+        self.artifacts.append(
+            {
+                "id": number,
+                "node_id": f"node{number}",
+                "name": name,
+                "size_in_bytes": len(content),
+                "url": page,
+                "archive_download_url": f"{page}/zip",
+                "expired": False,
+                "digest": None,
+                "created_at": "2026-01-07T08:56:04Z",
+                "updated_at": "2026-01-07T08:56:04Z",
+                "expires_at": "2026-04-07T08:49:42Z",
+                "workflow_run": {
+                    "id": run,
+                    "repository_id": 1,
+                    "head_repository_id": 2,
+                    "head_branch": "topic",
+                    "head_sha": sha,
+                },
+            }
+            | changes
+        )
+        return number
 
     def fail(self, method: str, path: str, *replies: Reply, is_done_first: bool = False) -> None:
         """Answer the next requests to a path (a pattern) with these."""
@@ -150,6 +194,8 @@ class FakeGithub:
         raise reply("as the test wants", request=request)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
+        if stored := re.fullmatch(r"/store/(\d+)", request.url.path):
+            return self._stored(request, int(stored[1]))
         if request.headers.get("authorization") != f"Bearer {self.token}":
             return _says(401, "Bad credentials")
         if request.headers.get("x-github-api-version") != "2022-11-28":
@@ -176,6 +222,12 @@ class FakeGithub:
         if found := re.fullmatch(r"pulls/(\d+)", rest):
             wanted = [pull for pull in self.pulls if pull["number"] == int(found[1])]
             return httpx.Response(200, json=wanted[0]) if wanted else _says(404, "Not Found")
+        if found := re.fullmatch(r"actions/runs/(\d+)/artifacts", rest):
+            run = int(found[1])
+            wanted = [a for a in self.artifacts if (a["workflow_run"] or {"id": run})["id"] == run]
+            return self._page(request, wanted, field="artifacts")
+        if found := re.fullmatch(r"actions/artifacts/(\d+)/zip", rest):
+            return self._redirect(request, int(found[1]))
         if rest == "pulls":
             head, state = request.url.params.get("head"), request.url.params.get("state")
             wanted = [p for p in self.pulls if p["state"] == state and p["head"]["label"] == head]
@@ -225,7 +277,28 @@ class FakeGithub:
             return httpx.Response(422, json=body)
         return None
 
-    def _page(self, request: httpx.Request, items: list[dict[str, Any]]) -> httpx.Response:
+    def _redirect(self, request: httpx.Request, number: int) -> httpx.Response:
+        if all(artifact["id"] != number for artifact in self.artifacts):
+            return _says(404, "Not Found")
+        if any(a["id"] == number and a["expired"] for a in self.artifacts):
+            return _says(410, "Artifact has expired")
+        url = request.url
+        store = STORE if url.scheme == "https" else f"http://{url.netloc.decode()}"
+        signature = quote(SIGNATURE, safe="")
+        return httpx.Response(302, headers={"location": f"{store}/store/{number}?sig={signature}"})
+
+    def _stored(self, request: httpx.Request, number: int) -> httpx.Response:
+        if "authorization" in request.headers:  # a store of blobs refuses two proofs at once
+            return httpx.Response(400)
+        if request.url.params.get("sig") != SIGNATURE:
+            return httpx.Response(403)
+        content = self.zips[number]
+        headers = {"content-length": str(len(content)), "content-type": "application/zip"}
+        return httpx.Response(200, headers=headers, stream=httpx.ByteStream(content))
+
+    def _page(
+        self, request: httpx.Request, items: list[dict[str, Any]], field: str = ""
+    ) -> httpx.Response:
         size = min(int(request.url.params.get("per_page", 30)), 100)
         page = int(request.url.params.get("page", 1))
         headers = {}
@@ -234,7 +307,10 @@ class FakeGithub:
             query = request.url.copy_merge_params({"page": str(page + 1)}).query.decode()
             link = f"https://api.github.com/repositories/1/issues/7/comments?{query}"
             headers["link"] = f'<{link}>; rel="next", <{link}>; rel="last"'
-        return httpx.Response(200, json=items[(page - 1) * size : page * size], headers=headers)
+        shown: Any = items[(page - 1) * size : page * size]
+        if field:
+            shown = {"total_count": len(items), field: shown}
+        return httpx.Response(200, json=shown, headers=headers)
 
 
 def _body(request: httpx.Request) -> str:
@@ -265,6 +341,7 @@ def serve(github: FakeGithub, host: str = "127.0.0.1") -> Iterator[str]:
             response = github.handle(
                 httpx.Request(self.command, url, headers=headers, content=content)
             )
+            response.read()
             self.send_response(response.status_code)
             for name, value in response.headers.items():
                 self.send_header(name, value)

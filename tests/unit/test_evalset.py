@@ -285,7 +285,7 @@ def test_further_fields_are_metadata_and_the_metadata_object_stands_beside_them(
 def test_a_field_given_twice_is_an_error() -> None:
     documents = {"d": {"text": "a", "lang": "ko", "metadata": {"lang": "en"}}}
 
-    with pytest.raises(InputError, match=r"\['lang'\] stand both in \"metadata\" and beside it"):
+    with pytest.raises(InputError, match=r"'lang' stand both in \"metadata\" and beside it"):
         from_records(documents, {"q": "x"}, {"q": {"d": 1}})
 
 

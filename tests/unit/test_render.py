@@ -32,6 +32,7 @@ from embed_ab.result import (
     QueryRow,
     Relevant,
     SystemRecord,
+    redacted,
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -714,3 +715,48 @@ def test_the_store_is_described_in_one_line() -> None:
     terminal.cache_info(info, Console(file=shown, width=80))
 
     assert shown.getvalue() == "cache/vectors.sqlite3: 10,000 vectors, 16.4 MB\n"
+
+
+# Without texts
+
+
+EMPTY_ELEMENT = re.compile(r"<(p|td|th|span|code|small|li|dd)[^>]*>\s*</\1>")
+
+
+def test_a_redacted_page_names_queries_by_id_and_leaves_nothing_empty() -> None:
+    page = render.html(redacted(sample()))
+
+    assert not EMPTY_ELEMENT.search(page)
+    assert '<td class="text" dir="auto">q1</td>' in page
+    assert '<span dir="auto">q1</span></summary>' in page
+    assert page.count("texts are left out (--redact)") == 1
+
+
+def test_a_document_without_text_leaves_no_empty_paragraph() -> None:
+    bare = replace(detail("q1"), relevant=(relevant("d7", 2, ""),), a=(), b=())
+
+    assert not EMPTY_ELEMENT.search(html_of(details=(bare,)))
+
+
+def test_a_redacted_comment_has_no_column_of_texts() -> None:
+    comment = render.markdown(redacted(sample()))
+
+    assert "| query | A: `ndcg@10` | B | B − A |\n|---|--:|--:|--:|\n| `q1` | 1.000 |" in comment
+    assert "- texts are left out (--redact)\n" in comment
+    assert "``" not in comment
+
+
+def test_a_redacted_result_says_so_on_a_terminal() -> None:
+    assert "\ntexts are left out (--redact)\n" in printed(redacted(sample()))
+    assert "redact" not in printed(sample())
+
+
+def test_redacting_twice_changes_nothing_more() -> None:
+    once = redacted(sample())
+
+    assert once.command == f"{sample().command} --redact"
+    assert redacted(once) == once
+
+
+def test_a_result_without_a_command_gets_none() -> None:
+    assert redacted(sample(command="")).command == ""

@@ -176,3 +176,7 @@ def test_a_system_prints_as_it_is_written() -> None:
     text = "st:BAAI/bge-small-en-v1.5,revision=abc,max_length=512,dim=256"
 
     assert str(SystemSpec.parse(text)) == text
+
+
+def test_redact_is_recorded_because_it_changes_the_result() -> None:
+    assert resolve({"redact": True}, config=None).changed() == {"redact": True}
