@@ -37,6 +37,20 @@ jobs:
           model-a: mock:char3
           model-b: bm25:word
 """
+PUBLISHED = """\
+on:
+  workflow_run:
+    workflows: [first]
+    types: [completed]
+jobs:
+  comment:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v7
+      - uses: ./
+        with:
+          mode: publish
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +77,22 @@ def pull_request(number: int, head: str, repository: str = REPOSITORY) -> dict[s
     }
 
 
+def end_of_a_fork_s_run(run: int) -> dict[str, Any]:
+    """The event workflow_run after a run in a fork's pull request, which it does not name."""
+    return {
+        "action": "completed",
+        "repository": {"full_name": REPOSITORY, "default_branch": "main"},
+        "workflow_run": {
+            "id": run,
+            "run_attempt": 1,
+            "head_sha": FORK_HEAD,
+            "head_branch": "topic",
+            "head_repository": {"id": 2, "owner": {"login": "stranger"}},
+            "pull_requests": [],
+        },
+    }
+
+
 class NotTidiedUp(Exception):
     """act ended before its containers did, which happens; the jobs themselves were done."""
 
@@ -75,16 +105,19 @@ def once_more(run: Callable[[Path], T], folder: Path) -> T:
         return run(folder / "second")
 
 
-def act(out: Path, workflow: Path, payload: dict[str, Any], *options: str) -> tuple[int, str]:
+def act(
+    out: Path, workflow: str, event: str, payload: dict[str, Any], *options: str
+) -> tuple[int, str]:
     """Run a workflow on this checkout; return the exit code and the log."""
     if not RUN_WORKFLOW.exists():
         pytest.skip("the harness that runs workflows with act does not lie beside this checkout")
     need_engine()
     out.mkdir(parents=True)
-    event = out / "event.json"
-    event.write_text(json.dumps(payload))
+    files = out / "workflow.yml", out / "event.json"
+    for file, text in zip(files, (workflow, json.dumps(payload)), strict=True):
+        file.write_text(text)
     where = ("--out", out, "--repo", ROOT, "--repository", REPOSITORY)
-    command = [RUN_WORKFLOW, *where, *options, workflow, "pull_request", event]
+    command = [RUN_WORKFLOW, *where, *options, files[0], event, files[1]]
     ran = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     if ran.returncode and "volume is in use" in ran.stdout:
         raise NotTidiedUp
@@ -94,35 +127,38 @@ def act(out: Path, workflow: Path, payload: dict[str, Any], *options: str) -> tu
 def run_self_test(folder: Path) -> Ran:
     github = FakeGithub(token="fake-github-token")
     github.add_pull(7, sha=HEAD)
-    workflow = ROOT / ".github/workflows/self-test.yml"
+    workflow = (ROOT / ".github/workflows/self-test.yml").read_text("utf-8")
+    event = ("pull_request", pull_request(7, HEAD))
     with serve(github) as address:
-        code, log = act(folder, workflow, pull_request(7, HEAD), "--api-url", address)
+        code, log = act(folder, workflow, *event, "--api-url", address)
     found = {path.stem: path.read_bytes() for path in (folder / "artifacts").rglob("*.zip")}
     return Ran(code=code, log=log, artifacts=found, comments=github.bodies())
 
 
-def run_three_times(folder: Path) -> list[Ran]:
-    folder.mkdir()
-    workflow = folder / "workflow.yml"
-    workflow.write_text(COMMENTED)
+def run_four_times(folder: Path) -> list[Ran]:
     github = FakeGithub(token="fake-github-token")
     github.add_pull(7, sha=HEAD)
     github.add_pull(8, sha=FORK_HEAD, owner="stranger", repository_id=2)
     results = FakeResults()
-    ran = []
+    ran: list[Ran] = []
     with serve(github) as api, serving(results):
-        for run, pull in [
-            ("101", pull_request(7, HEAD)),
-            ("102", pull_request(7, HEAD)),
-            ("103", pull_request(8, FORK_HEAD, "stranger/octo-repo")),
+        for run, workflow, event, payload in [
+            (101, COMMENTED, "pull_request", pull_request(7, HEAD)),
+            (102, COMMENTED, "pull_request", pull_request(7, HEAD)),
+            (103, COMMENTED, "pull_request", pull_request(8, FORK_HEAD, "stranger/octo-repo")),
+            (104, PUBLISHED, "workflow_run", end_of_a_fork_s_run(103)),
         ]:
-            github.is_read_only = run == "103"
+            github.is_read_only = run == 103
             before = len(results.artifacts)
             services = ("--api-url", api, "--results-url", f"{results.address}/")
-            token = ("--runtime-token", results.job(run=run).token)
-            code, log = act(folder / run, workflow, pull, *services, *token, "--run-id", run)
+            job = ("--runtime-token", results.job(run=f"{run}").token, "--run-id", f"{run}")
+            code, log = act(folder / f"{run}", workflow, event, payload, *services, *job)
             assert results.refusals == []
             made = {a.name: a.content for a in results.artifacts[before:]}
+            for name, content in made.items():
+                github.add_artifact(
+                    content, name, run=run, sha=payload["pull_request"]["head"]["sha"]
+                )
             ran.append(Ran(code=code, log=log, artifacts=made, comments=github.bodies()))
     return ran
 
@@ -135,11 +171,11 @@ def self_test(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 @pytest.fixture(scope="module")
 def commented(tmp_path_factory: pytest.TempPathFactory) -> list[Ran]:
-    """Two runs in a pull request and one in a fork's, with services that are strict.
+    """Two runs in a pull request, one in a fork's and the one that publishes its result.
 
-    The token of the fork's run may not write.
+    The services are strict; the token of the fork's run may not write.
     """
-    return once_more(run_three_times, tmp_path_factory.mktemp("commented"))
+    return once_more(run_four_times, tmp_path_factory.mktemp("commented"))
 
 
 def test_the_self_test_passes(self_test: Ran) -> None:
@@ -209,7 +245,7 @@ def test_a_later_run_embeds_nothing_again(commented: list[Ran]) -> None:
 
 
 def test_a_fork_gets_its_artifact_but_no_comment_and_passes(commented: list[Ran]) -> None:
-    second, fork = commented[1:]
+    second, fork = commented[1:3]
 
     assert fork.code == 0, fork.log[-5000:]
     assert len(fork.artifacts) == 1
@@ -220,3 +256,15 @@ def test_a_fork_is_told_why_there_is_no_comment(commented: list[Ran]) -> None:
     notices = [line for line in commented[2].log.splitlines() if "::notice" in line]
 
     assert any("no comment" in line and "from a fork" in line for line in notices)
+
+
+def test_a_second_workflow_comments_the_fork_s_result(commented: list[Ran]) -> None:
+    fork, published = commented[2:]
+    assert published.code == 0, published.log[-5000:]
+
+    *others, body = published.comments
+
+    assert others == fork.comments
+    assert re.match(rf"<!-- embed-ab-action:\S* run=103 attempt=1 head={FORK_HEAD} ", body)
+    assert "B is better than A" in body.splitlines()[1]
+    assert "are not verified" in body.splitlines()[3]
