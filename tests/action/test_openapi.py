@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import json
-import shutil
 import socket
 import subprocess
 import threading
@@ -19,13 +18,13 @@ from typing import Any
 import httpx
 import pytest
 from fake_github import NOW, FakeGithub, Waits
+from npm_packages import node_modules
 
 from embed_ab.action import comment, event, github, publish
 from embed_ab.action.comment import Mark
 from embed_ab.action.event import NoPullRequest, PullRequest, Run
 from embed_ab.action.github import Api
 
-FOLDER = Path(__file__).parent / "openapi"
 IN_A_REPOSITORY = "/repos/{owner}/{repo}/"
 PATHS = {
     "/user",
@@ -46,26 +45,7 @@ EXAMPLE = "6dcb09b5b57875f334f61aebed695e2e4193db5e"
 
 @pytest.fixture(scope="session")
 def packages() -> Path:
-    """The folder of the installed packages; skips where there is no npm."""
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        pytest.skip("node and npm, which read GitHub's description, are absent")
-    folder = FOLDER / "node_modules"
-    wanted = json.loads((FOLDER / "package.json").read_text())["dependencies"]
-    if any(version_of(folder / name) != version for name, version in wanted.items()):
-        options = ["--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund"]
-        done = subprocess.run([npm, "install", *options], cwd=FOLDER, capture_output=True)
-        if done.returncode:
-            pytest.skip(f"npm cannot install {', '.join(wanted)} here")
-    return folder
-
-
-def version_of(package: Path) -> str:
-    try:
-        version: str = json.loads((package / "package.json").read_text())["version"]
-    except OSError:
-        return ""
-    return version
+    return node_modules()
 
 
 def only(description: dict[str, Any], paths: set[str]) -> dict[str, Any]:

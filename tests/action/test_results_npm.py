@@ -18,20 +18,13 @@ from xml.etree import ElementTree
 import httpx
 import pytest
 from fake_results import FakeResults, Job, Request, serving
+from npm_packages import node_modules
 
 from embed_ab.action.artifact import upload_artifact, zip_folder
 from embed_ab.action.cache import restore, save
 from embed_ab.action.results import Runtime, runtime_of
 
 CLIENTS = Path(__file__).parent / "npm"
-
-pytestmark = [
-    pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed"),
-    pytest.mark.skipif(
-        not (CLIENTS / "node_modules/@actions/cache").is_dir(),
-        reason="the official clients are absent: npm ci --prefix tests/action/npm",
-    ),
-]
 
 Node = Callable[..., Any]
 
@@ -50,6 +43,7 @@ def job(fake: FakeResults) -> Job:
 @pytest.fixture
 def node(fake: FakeResults, job: Job, tmp_path: Path) -> Node:
     """Run a verb of an official client as a job; return its result, or raise its error."""
+    node_modules()
 
     def run(script: str, *words: str, job: Job = job) -> Any:
         ran = subprocess.run(

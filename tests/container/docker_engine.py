@@ -19,12 +19,17 @@ def docker(*words: str) -> Finished:
     return subprocess.run(["docker", *words], capture_output=True, text=True)
 
 
-def build(target: str) -> str:
-    """Build a target of the Dockerfile and return its tag; the engine keeps the layers."""
+def need_engine() -> None:
+    """Skip a test where docker is absent."""
     if shutil.which("docker") is None:
         pytest.skip("there is no docker command")
     if docker("info").returncode != 0:
         pytest.skip("no docker engine answers")
+
+
+def build(target: str) -> str:
+    """Build a target of the Dockerfile and return its tag; the engine keeps the layers."""
+    need_engine()
     tag = f"embed-ab-test:{target}"
     built = docker("build", "--target", target, "--tag", tag, str(ROOT))
     assert built.returncode == 0, built.stdout[-5000:] + built.stderr[-5000:]
