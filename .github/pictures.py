@@ -16,7 +16,7 @@ from embed_ab import render, result_json
 
 HERE = Path(__file__).parent
 STYLE = """
-body{margin:24px;background:#fff;color:#1f2328;font:14px/1.5 -apple-system,Helvetica,Arial,sans-serif}
+body{margin:24px;background:#fff;color:#1f2328;font:14px/1.5 Helvetica,Arial,sans-serif}
 article{border:1px solid #d1d9e0;border-radius:6px;overflow:hidden}
 header{background:#f6f8fa;border-bottom:1px solid #d1d9e0;padding:8px 16px;color:#59636e}
 main{padding:4px 16px 12px}

@@ -58,6 +58,11 @@ class HubModel:
     revisions: tuple[str, ...]
     reason: str = ""
 
+    @property
+    def is_pinned(self) -> bool:
+        """Return whether only commits are asked for, which never mean something else later."""
+        return all(map(is_commit, self.revisions))
+
 
 _Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 _Hash = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")]
@@ -193,7 +198,7 @@ def _keys(model: HubModel, now: datetime) -> tuple[str, tuple[str, ...]]:
     """
     chosen = hashlib.sha256(json.dumps([model.name, model.revisions]).encode()).hexdigest()[:32]
     key = f"{_PREFIX}{chosen}"
-    if all(map(is_commit, model.revisions)):
+    if model.is_pinned:
         return key, ()
     year, week, _ = now.isocalendar()
     return f"{key}-{year}-W{week:02}", (f"{key}-",)
