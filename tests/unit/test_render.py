@@ -594,6 +594,27 @@ def test_a_comment_of_nothing_but_too_much_still_fits(monkeypatch: pytest.Monkey
     assert "[Full report](<https://example.org/1>)" in comment
 
 
+def test_a_comment_on_too_many_things_counts_what_is_left_out() -> None:
+    """A stranger's result may have any number; each section shows at most 300."""
+    comment = render.markdown(
+        sample(
+            gates=sample().gates * 5_000,
+            cautions=sample().cautions * 5_000,
+            ignored=("tiny_corpus",) * 5_000,
+            details=(),
+        )
+    )
+
+    left_out = re.findall(r"(\d+) of (\d+) ([a-z ]+) left out", comment)
+    assert [(total, what) for _, total, what in left_out] == [
+        ("5000", "gates"),
+        ("5000", "warnings"),
+        ("5000", "ignored warnings"),
+    ]
+    assert all(int(number) >= 4_700 for number, _, _ in left_out)
+    assert len(comment.encode()) <= 60_000
+
+
 # The terminal
 
 
