@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -20,7 +21,9 @@ from typing import Any
 
 import httpx
 import pytest
+from fake_github import NOW
 from fake_results import FakeResults, serving
+from workflow import Workflow
 
 from embed_ab.action import models
 from embed_ab.action.cache import Restored, Saved
@@ -319,7 +322,6 @@ def settings(**given: Any) -> Settings:
         ({"model-a": "st:a/a", "model-b": "st:a/a,revision=v2"}, [("a/a", ("main", "v2"))]),
         ({"model-a": "st:no/such/folder"}, []),
         ({"model-a": "st:./here"}, []),
-        ({"model-a": f"st:{'a' * 300}"}, []),
     ],
 )  # fmt: skip
 def test_the_models_of_the_hub_each_once(given: dict[str, str], expected: list[Any]) -> None:
@@ -808,3 +810,38 @@ def test_a_pickle_under_another_name_is_not_loaded(
 
     assert kind == "ProviderError"
     assert "no file named model.safetensors" in message
+
+
+@pytest.mark.model
+def test_a_run_brings_its_models_and_goes_offline(
+    workflow: Workflow,
+    client: httpx.Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    weights: dict[str, bytes],
+) -> None:
+    """The weights come from nowhere else: the second model of the demo is owner/model."""
+    lay_out(tmp_path / "before", weights, name_of=hub_name_of)
+    runtime = runtime_of(
+        workflow.results.job().environ(workflow.results.address),
+        mask=lambda secret: None,
+        sleep=lambda seconds: None,
+    )
+    now = datetime.fromtimestamp(NOW, UTC)
+    save_model(
+        client,
+        runtime,
+        MODEL,
+        Restored(),
+        folder=tmp_path / "before",
+        clock=lambda: now,
+    )
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "fresh"))
+    workflow.environ["HF_HUB_CACHE"] = str(tmp_path / "fresh")
+
+    ran = workflow.run(eval_path="eval", model_a="bm25:word", model_b="st:owner/model")
+
+    assert (ran.code, ran.outputs["outcome"]) == (0, "pass")
+    assert re.search(r"^owner/model: [\d.]+ MB from the cache$", ran.log, re.M)
+    result = json.loads((workflow.workspace / ran.outputs["json-path"]).read_text("utf-8"))
+    assert result["systems"][1]["revision"] == COMMIT
