@@ -1,4 +1,4 @@
-"""Seconds that the action costs beside the comparison itself: the container as the runner starts it.
+"""Seconds that the action costs beside the comparison: the container as the runner starts it.
 
 usage: python bench/action_overhead.py IMAGE [RUNS]
 
