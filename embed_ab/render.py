@@ -15,11 +15,19 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from embed_ab import formats
-from embed_ab.paired import TOLERANCE
+from embed_ab.gate import Finding
+from embed_ab.paired import TOLERANCE, PairedDifference
 from embed_ab.result import Comparison, Hit, QueryRow
 
 MOCK_NOTICE = "mock vectors: for practice, says nothing about a real model"
 REDACTED_NOTICE = "texts are left out (--redact)"
+SYMBOLS: dict[Finding, Markup] = {
+    "better": Markup("✓"),
+    "not worse than the margin": Markup("✓"),
+    "worse": Markup("✗"),
+    "no difference shown": Markup("?"),
+    "inconclusive": Markup("?"),
+}
 MAX_ROWS = 1_000
 """Rows of the page's table of all queries; the JSON holds the rest."""
 MAX_ITEMS = 300
@@ -118,6 +126,14 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
             return "unjudged"
         return "relevant" if hit.grade >= min_grade else "not relevant"
 
+    def finding(d: PairedDifference) -> Finding:
+        for gate in comparison.gates:
+            if gate.metric == d.metric:
+                return gate.finding
+        if d.low > 0:
+            return "better"
+        return "worse" if d.high < 0 else "no difference shown"
+
     detailed = [(rows[detail.query], detail) for detail in comparison.details]
     largest = sorted(comparison.queries, key=lambda row: -abs(difference(row) or 0))[:MAX_ROWS]
     largest.sort(key=lambda row: (difference(row) is None, difference(row) or 0, row.query))
@@ -139,6 +155,8 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
             "fail": Markup("✗ FAIL"),
             "inconclusive": Markup("? INCONCLUSIVE"),
         },
+        "findings": {d.metric: finding(d) for d in comparison.differences},
+        "symbols": SYMBOLS,
         "has_wilson": any(system.wilson for system in comparison.systems),
         "set_sentence": (
             f"{formats.shorten(evalset.name, 100)}: {evalset.n_evaluated:,} of "

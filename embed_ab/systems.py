@@ -99,6 +99,11 @@ class SystemSpec:
                 f"unknown provider '{self.provider}' in '{self}'",
                 hint=f"Providers: {', '.join(PROVIDERS)}. For example {_EXAMPLES}.",
             )
+        if any(len(part.encode("utf-8", "replace")) > 255 for part in self.name.split("/")):
+            raise InputError(
+                f"'{self.provider}:{self.name[:40]}…': the name is too long for any file or model",
+                hint=f"For example {_EXAMPLES}.",
+            )
         if (
             not self.name
             or "," in self.name

@@ -116,7 +116,7 @@ def save_store(
 
     Raises: GithubError if the service fails or the store cannot be read.
     """
-    if reason := _forbidden(runtime, {"read", "none"}):
+    if reason := forbidden(runtime, {"read", "none"}):
         return Saved(reason=reason)
     if not path.is_file():
         return Saved(reason="there is no store of vectors to keep")
@@ -147,7 +147,7 @@ def restore(
     check: says what is wrong with a file, or ""; entries are what any workflow may have written.
     Raises: GithubError if the service fails.
     """
-    if reason := _forbidden(runtime, {"write-only", "none"}):
+    if reason := forbidden(runtime, {"write-only", "none"}):
         return Restored(reason=reason)
     keys = [key, *restore_keys][:_MAX_KEYS]
     _check_keys(keys)
@@ -181,7 +181,7 @@ def save(
     client: httpx.Client, runtime: Runtime, key: str, version: str, path: Path, *, max_bytes: int
 ) -> Saved:
     """Keep a file under a key that nothing has yet. Raises: GithubError if the service fails."""
-    if reason := _forbidden(runtime, {"read", "none"}):
+    if reason := forbidden(runtime, {"read", "none"}):
         return Saved(reason=reason)
     _check_keys([key])
     n_bytes = path.stat().st_size
@@ -319,7 +319,7 @@ def _denial(text: str) -> str:
     return f"the cache refuses this run: {shorten(plain(text), 200) or 'it gives no reason'}"
 
 
-def _forbidden(runtime: Runtime, modes: set[str]) -> str:
+def forbidden(runtime: Runtime, modes: set[str]) -> str:
     """Return why the runner's mode forbids something, or "" where it does not."""
     if runtime.cache_mode in modes:
         return f"the runner's cache mode is {runtime.cache_mode}"

@@ -1,14 +1,17 @@
-"""What a job brings from the runner's cache service and leaves there: the store of vectors."""
+"""What a job brings from the runner's cache service and leaves there: vectors and models."""
 
 from __future__ import annotations
 
 import hashlib
 from contextlib import closing
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-from embed_ab.action import cache, results
+from embed_ab.action import cache, models, results
 from embed_ab.action.step import Step
 from embed_ab.providers.cache import FILE_NAME, VectorStore, cache_folder
+from embed_ab.providers.model_files import hub_folder
 from embed_ab.result import Comparison
 from embed_ab.settings import Settings
 from embed_ab.systems import PROVIDERS
@@ -32,15 +35,28 @@ class Kept:
         self._folder = cache_folder(step.environ)
         self._key: cache.StoreKey | None = None
         self._is_exact = False
+        self._models: list[tuple[models.HubModel, cache.Restored]] = []
 
     def restore(self, settings: Settings) -> Settings:
-        """Bring what fits best; return the settings to compare with."""
+        """Bring what fits best; return the settings to compare with.
+
+        With every model of the hub brought whole, the hub need not be asked: it answers 429 to
+        runners that many share.
+        """
         self._step.attempt("cache of vectors", lambda: self._restore_vectors(settings))
-        return settings
+        wanted = models.models_of(settings, self._step.environ)
+        if self._is_exact and all(model.is_pinned for model in wanted):
+            return settings  # nothing to embed, and no commit to ask for
+        for model in wanted:
+            self._step.attempt("cache of models", partial(self._restore_model, model))
+        is_whole = len(self._models) == len(wanted) and all(r.is_exact for _, r in self._models)
+        return settings.model_copy(update={"offline": True}) if wanted and is_whole else settings
 
     def save(self, comparison: Comparison) -> None:
         """Keep what is new."""
         self._step.attempt("cache of vectors", lambda: self._save_vectors(comparison))
+        for model, restored in self._models:
+            self._step.attempt("cache of models", partial(self._save_model, model, restored))
 
     def _restore_vectors(self, settings: Settings) -> None:
         models = [
@@ -71,6 +87,38 @@ class Kept:
             self._say(f"kept {n_embedded:,} new vectors: {saved.n_bytes / 1e6:,.1f} MB")
         else:
             self._say(f"vectors not kept: {saved.reason}")
+
+    def _restore_model(self, model: models.HubModel) -> None:
+        restored = models.restore_model(
+            self._step.client,
+            self._step.runtime(),
+            model,
+            folder=hub_folder(self._step.environ),
+            clock=self._now,
+        )
+        self._models.append((model, restored))
+        if restored.matched_key:
+            whose = "" if restored.is_exact else " of an earlier week"
+            self._say(f"{model.name}{whose}: {restored.n_bytes / 1e6:,.1f} MB from the cache")
+        else:
+            self._say(f"{model.name} not from the cache: {restored.reason}")
+
+    def _save_model(self, model: models.HubModel, restored: cache.Restored) -> None:
+        saved = models.save_model(
+            self._step.client,
+            self._step.runtime(),
+            model,
+            restored,
+            folder=hub_folder(self._step.environ),
+            clock=self._now,
+        )
+        if saved.is_saved:
+            self._say(f"kept {model.name}: {saved.n_bytes / 1e6:,.1f} MB")
+        else:
+            self._say(f"{model.name} not kept: {saved.reason}")
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._step.clock(), UTC)
 
     def _say(self, text: str) -> None:
         self._step.log.line(text)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from embed_ab import formats, render
-from embed_ab.action import event, publish
+from embed_ab.action import event, inputs, publish
 from embed_ab.action.comment import upsert_comment
 from embed_ab.action.inputs import Publishing
 from embed_ab.action.step import Step, whole
 from embed_ab.action.surfaces import OUTPUTS, Failed
 from embed_ab.errors import EmbedAbError, InputError
+from embed_ab.result import redacted
 
 UNVERIFIED = (
     "The figures were computed by the pull request's own run, with what the pull request changed, "
@@ -43,6 +44,7 @@ def _publish(step: Step, given: Publishing) -> dict[str, str]:
             f"mode publish is for the event workflow_run, not {formats.plain(step.event_name)}",
             hint="See `Pull requests from forks` in the README.",
         )
+    is_redacted = inputs.is_redacted(step.environ)
     payload = step.payload()
     run = event.triggering_run(payload)
     with step.api(given) as api:
@@ -64,7 +66,9 @@ def _publish(step: Step, given: Publishing) -> dict[str, str]:
         outputs: dict[str, str] = {}
         for result in fetched:
             page = f"{step.repository_page}/actions/runs/{run.id}/artifacts/{result.artifact_id}"
-            markdown = render.markdown(result.comparison)
+            # The first run did as the fork's own settings said.
+            found = redacted(result.comparison) if is_redacted else result.comparison
+            markdown = render.markdown(found)
             posted = upsert_comment(
                 api,
                 pull,

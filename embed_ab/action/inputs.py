@@ -114,13 +114,7 @@ def settings(environ: Mapping[str, str], inputs: Publishing, workspace: Path) ->
     chooses names and files, and the container sees more than the workspace.
     Raises: InputError that names the input or the file.
     """
-    given: dict[str, Any] = dict(_given(environ, comparison_keys()))
-    for key, field in _fields().items():
-        if key in given and field.annotation is bool:
-            try:
-                given[key] = _switch(given[key])
-            except ValueError as error:
-                raise InputError(f"input {key}: {error}", hint=field.description or "") from None
+    given = _switches(dict(_given(environ, comparison_keys())))
     config = workspace / (inputs.config or CONFIG_NAME)
     is_named = bool(inputs.config) or config.is_file()
     if is_named:
@@ -148,6 +142,12 @@ def settings(environ: Mapping[str, str], inputs: Publishing, workspace: Path) ->
     return found.model_copy(update={key.replace("-", "_"): path for key, path in paths.items()})
 
 
+def is_redacted(environ: Mapping[str, str]) -> bool:
+    """Return what the input redact says. Raises: InputError."""
+    given = dict(_given(environ, ["redact"]))
+    return bool(_switches(given).get("redact", False))
+
+
 def comparison_keys() -> list[str]:
     """Return the settings that are inputs too."""
     return [key for key in _fields() if key not in _NOT_INPUTS]
@@ -169,6 +169,18 @@ def _given(environ: Mapping[str, str], keys: list[str]) -> Iterator[tuple[str, s
         value = value.strip("\r\n") if key.endswith("-prompt") else value.strip()
         if value:
             yield key, value
+
+
+def _switches(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the inputs with those that are yes or no read strictly."""
+    read = dict(given)
+    for key, field in _fields().items():
+        if key in given and field.annotation is bool:
+            try:
+                read[key] = _switch(given[key])
+            except ValueError as error:
+                raise InputError(f"input {key}: {error}", hint=field.description or "") from None
+    return read
 
 
 def _below(path: Path, workspace: Path) -> Path:

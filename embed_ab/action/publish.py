@@ -128,8 +128,8 @@ def fetch_results(
 def restated(comparison: Comparison) -> Comparison:
     """Return the comparison with outcome, verdict and warnings worded anew from its numbers.
 
-    So that no sentence in our comment is a stranger's. Notices about the files are left out, and
-    warnings of kinds that this version does not know.
+    So that no sentence in our comment is a stranger's. Notices about the files and the command are
+    left out, and warnings of kinds that this version does not know.
     """
     of_metric = {difference.metric: difference for difference in comparison.differences}
     min_queries = comparison.settings.get(*_MIN_QUERIES)
@@ -158,6 +158,7 @@ def restated(comparison: Comparison) -> Comparison:
         ),
         ignored=tuple(code for code in dict.fromkeys(comparison.ignored) if code in CODES),
         evalset=replace(comparison.evalset, notices=()),
+        command="",
     )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,38 @@ PICKLE_HINT = (
     "Pickle files can run code when they are loaded. Use a revision with safetensors, or, if you "
     "trust the file, allow it with --a-allow-pickle or --b-allow-pickle."
 )
+
+
+def hub_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder where the hub's client and sentence-transformers keep downloaded models.
+
+    Told without the client, which reads its settings once, when it is imported.
+    """
+    home = environ.get("HF_HOME") or os.path.join(
+        environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"
+    )
+    folder = (
+        environ.get("SENTENCE_TRANSFORMERS_HOME")
+        or environ.get("HF_HUB_CACHE")
+        or environ.get("HUGGINGFACE_HUB_CACHE")
+        or os.path.join(home, "hub")
+    )
+    return Path(os.path.expandvars(os.path.expanduser(folder)))
+
+
+def hub_place(name: str) -> str:
+    """Return the name of a hub model's own folder inside that folder."""
+    return f"models--{name.replace('/', '--')}"
+
+
+def is_commit(revision: str) -> bool:
+    """Return whether a revision is a commit, which never means something else later."""
+    return re.fullmatch(r"[0-9a-f]{40}", revision) is not None
+
+
+def not_fetched(*, remote_code: bool, pickle: bool) -> tuple[str, ...]:
+    """Return the patterns of files that are not downloaded: for other runtimes, or not allowed."""
+    return (*NOT_FOR_TORCH, *(() if pickle else PICKLES), *(() if remote_code else ("*.py",)))
 
 
 def _modules(folder: Path) -> list[tuple[str, str]]:

@@ -25,13 +25,15 @@ from numpy.typing import NDArray
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers.base import Embedded, ModelFacts, Role, Vectors
 from embed_ab.providers.model_files import (
-    NOT_FOR_TORCH,
     PICKLE_HINT,
-    PICKLES,
     REMOTE_CODE_HINT,
     check_files,
     digest_of,
     first_line,
+    hub_folder,
+    hub_place,
+    is_commit,
+    not_fetched,
 )
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -100,6 +102,11 @@ class SentenceTransformerEmbedder:
         return f"st|{source}|{options}|remote_code={self.trust_remote_code}|{libraries}"
 
     @property
+    def hub_name(self) -> str:
+        """Full name on the hub, "" for a local folder."""
+        return "" if self._is_folder else self._hub_name
+
+    @property
     def prompts(self) -> Mapping[Role, str]:
         """Prompts the user gave."""
         given: dict[Role, str | None] = {
@@ -158,12 +165,12 @@ class SentenceTransformerEmbedder:
     def _commit(self) -> str:
         """Commit of a hub name: as given, as the local hub cache knows it, else from the hub."""
         revision = self.revision or "main"
-        if _is_commit(revision):
+        if is_commit(revision):
             return revision
-        folder = _hub_cache(self.offline) / f"models--{self._hub_name.replace('/', '--')}"
+        folder = _hub_cache(self.offline) / hub_place(self._hub_name)
         known = folder / "refs" / revision
         commit = known.read_text().strip() if known.is_file() else ""
-        return commit if _is_commit(commit) else self._download(revision).name
+        return commit if is_commit(commit) else self._download(revision).name
 
     @cached_property
     def _folder(self) -> Path:
@@ -175,14 +182,10 @@ class SentenceTransformerEmbedder:
         cache = _hub_cache(self.offline)
         from huggingface_hub import HfApi, snapshot_download
 
-        unwanted = list(NOT_FOR_TORCH)
-        if not self.allow_pickle:
-            unwanted += PICKLES
-        if not self.trust_remote_code:
-            unwanted.append("*.py")
+        unwanted = not_fetched(remote_code=self.trust_remote_code, pickle=self.allow_pickle)
         refusal: Exception | None = None
         with _quiet():
-            if not self.offline and _is_commit(revision):
+            if not self.offline and is_commit(revision):
                 # Asked first because this fails at once, where a download of a commit goes on
                 # trying for 23 seconds. Without an answer a complete local copy will do.
                 try:
@@ -195,7 +198,7 @@ class SentenceTransformerEmbedder:
                         self._hub_name,
                         revision=revision,
                         cache_dir=cache,
-                        ignore_patterns=unwanted,
+                        ignore_patterns=list(unwanted),
                         local_files_only=self.offline or refusal is not None,
                     )
                 )
@@ -312,13 +315,7 @@ def _hub_cache(offline: bool) -> Path:
     _versions()  # says which package is missing, if one is
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"  # read once, at the first import of the client
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    return Path(os.environ.get("SENTENCE_TRANSFORMERS_HOME") or HF_HUB_CACHE)
-
-
-def _is_commit(revision: str) -> bool:
-    return re.fullmatch(r"[0-9a-f]{40}", revision) is not None
+    return hub_folder(os.environ)
 
 
 def _length_limit(model: Any) -> int | None:

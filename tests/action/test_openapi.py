@@ -20,7 +20,7 @@ import pytest
 from fake_github import NOW, FakeGithub, Waits
 from npm_packages import node_modules
 
-from embed_ab.action import comment, event, github
+from embed_ab.action import comment, event, github, publish
 from embed_ab.action.comment import Mark
 from embed_ab.action.event import NoPullRequest, PullRequest, Run
 from embed_ab.action.github import Api
@@ -33,6 +33,8 @@ PATHS = {
     IN_A_REPOSITORY + "pulls",
     IN_A_REPOSITORY + "pulls/{pull_number}",
     IN_A_REPOSITORY + "commits/{commit_sha}/pulls",
+    IN_A_REPOSITORY + "actions/runs/{run_id}/artifacts",
+    IN_A_REPOSITORY + "actions/artifacts/{artifact_id}/{archive_format}",
 }
 """Those we use: the whole description is 13 MB, and any other path is as unknown as a wrong one."""
 PLAIN = {"accept": "application/json", "host": "127.0.0.1"}
@@ -169,13 +171,22 @@ def everything_we_ask() -> list[httpx.Request]:
             server_url="https://github.com",
         )
         assert posted.what == ("edited" if run == 2 else "created")
-    return [request for request in fake.requests if request.url.path != "/graphql"]
+    for number in range(120):
+        fake.add_artifact(b"", f"embed-ab.job{number}")
+    with httpx.Client(transport=fake.transport()) as client:
+        run = Run(id=5, attempt=1, commit="a" * 40)
+        publish.fetch_results(fake.api(), run, client=client, mask=lambda _: None)
+    ours = ("/graphql", "/store/")
+    return [request for request in fake.requests if not request.url.path.startswith(ours)]
 
 
 def test_every_request_we_make_is_one_of_the_description(judge: str) -> None:
     """GraphQL has a description of its own, which this judge does not read."""
     asked = everything_we_ask()
     successes = {"GET": 200, "POST": 201, "PATCH": 200, "DELETE": 204}
+
+    def success(method: str, url: str) -> int:
+        return 302 if url.endswith("/zip") else successes[method]
 
     with httpx.Client() as client:
         answers = [
@@ -189,7 +200,7 @@ def test_every_request_we_make_is_one_of_the_description(judge: str) -> None:
         ]
 
     judged = [(a.request.method, str(a.request.url), a.status_code) for a in answers]
-    assert [status for _, _, status in judged] == [successes[method] for method, _, _ in judged]
+    assert [status for *_, status in judged] == [success(method, url) for method, url, _ in judged]
     assert {method for method, _, _ in judged} == set(successes)
 
 
@@ -231,6 +242,27 @@ def test_we_find_the_pull_request_of_the_description(api: Api, name: str) -> Non
     found = event.pull_request_of(name, payload, api, EXAMPLE)
 
     assert found == PullRequest(number=1347, head=EXAMPLE, is_fork=False)
+
+
+def test_we_fetch_the_artifact_of_the_description(api: Api) -> None:
+    """Its list has another artifact, of another run; its store is not asked here."""
+    asked: list[httpx.URL] = []
+    masked: list[str] = []
+
+    def store(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url)
+        return httpx.Response(404)
+
+    run = Run(id=2332938, attempt=1, commit="328faa0536e6fef19753d9d91dc96a9931694ce3")
+    with httpx.Client(transport=httpx.MockTransport(store)) as client:
+        fetched, problems = publish.fetch_results(
+            api, run, client=client, mask=masked.append, name="Rails"
+        )
+
+    assert fetched == []
+    assert [str(p) for p in problems] == ["artifact 'Rails': the artifact store answered 404"]
+    assert [url.host for url in asked] == ["pipelines.actions.githubusercontent.com"]
+    assert asked[0].params["urlSignature"] in masked
 
 
 # Events that GitHub sent

@@ -24,6 +24,7 @@ LAYERS: list[set[str]] = [
     {"outputs", "starter"},
     {"action.results"},
     {"action.artifact", "action.cache"},
+    {"action.models"},
     {"terminal", "commands"},
     {"cli"},
     {"action.github"},

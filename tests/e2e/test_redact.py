@@ -297,6 +297,22 @@ def test_an_input_error_names_the_line_and_quotes_no_text(
     assert not holds_a_text(printed.out + printed.err)
 
 
+def test_the_notice_of_documents_that_do_not_exist_quotes_no_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such an id may be a text: qrels with texts in place of ids are easily made."""
+    folder = write(
+        tmp_path / "set", qrels_tsv="\n".join([*QRELS, f"q1\t{CANARY}\t1", "q1\td99\t1"])
+    )
+    out = tmp_path / "out"
+
+    assert main(words(folder, "--allow-missing-docs", "--redact", "--out", str(out))) == 0
+
+    found = dict(outputs(out, capsys))
+    assert [name for name, text in found.items() if holds_a_text(text)] == []
+    assert f"({len(CANARY)} characters), 'd99'." in found["stdout"]
+
+
 def test_a_field_without_values_quotes_none(
     evalset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -265,6 +265,22 @@ def test_a_vector_that_fails_in_float16_is_made_again_in_float32(static_model: P
     assert found[1] == pytest.approx([0.5**0.5, 0.5**0.5], abs=1e-6)
 
 
+def test_what_the_library_says_of_a_text_stands_apart_from_our_message(
+    minilm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A redacted comparison shows the message without it."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("cannot read a secret")
+
+    embedder = SentenceTransformerEmbedder(str(minilm))
+    monkeypatch.setattr(embedder._model, "encode", fail)
+    with pytest.raises(ProviderError, match=r" \(ValueError\): cannot read a secret") as caught:
+        embedder.embed(["a secret"], "query")
+
+    assert caught.value.unquoted == f"model '{minilm}' could not embed 1 texts (ValueError)"
+
+
 def test_max_length_of_a_static_model_is_an_input_error(static_model: Path) -> None:
     with pytest.raises(InputError, match="no length limit"):
         SentenceTransformerEmbedder(str(static_model), max_length=7).facts()

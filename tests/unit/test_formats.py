@@ -130,6 +130,15 @@ def test_plain_text_can_be_written_and_is_plain_already(text: str) -> None:
     assert not re.search("[\x00-\x1f\x7f-\x9f]", plain)
 
 
+def test_an_escape_sequence_that_another_interrupts_is_over() -> None:
+    assert formats.plain("a\x90b\x9dc\x07d") == "a\ufffdbd"
+
+
+def test_starts_of_escape_sequences_without_an_end_take_no_time() -> None:
+    """Read from each start to the end of the text, these would take hours."""
+    assert formats.plain("\x90" * 300_000) == "\ufffd" * 300_000
+
+
 def test_a_prompt_shows_its_blanks() -> None:
     assert formats.visible_spaces("query: \t\n") == "query:␣⇥↵"
 

@@ -537,12 +537,12 @@ def test_a_hostile_comment_mentions_and_links_nobody() -> None:
 
 
 def test_a_hostile_comment_keeps_its_tables_whole() -> None:
-    """Metric, three means, B − A, interval, W/L/T, n; then the table of queries, five wide."""
+    """Metric, three means, B − A, interval, B is, W/L/T, n; then the queries, five wide."""
     comment = render.markdown(hostile())
     body = Tags(MarkdownIt("commonmark", {"html": True}).enable("table").render(comment)).tags
     rows = "".join({"tr": "|", "td": "d", "th": "h"}.get(tag, "") for tag, _ in body).split("|")[1:]
 
-    assert rows == ["h" * 8, "d" * 8, "d" * 8, "h" * 5, "d" * 5, "d" * 5]
+    assert rows == ["h" * 9, "d" * 9, "d" * 9, "h" * 5, "d" * 5, "d" * 5]
 
 
 def test_a_hostile_comment_opens_no_html_comment() -> None:
@@ -568,7 +568,7 @@ def test_a_long_comment_gives_up_queries_first_and_keeps_verdict_and_link() -> N
     # 150 and 75 of 300 rows: a row has about 120 × 4 + 40 bytes, so 75 rows are about 39,000 bytes.
     assert len(comment.encode()) <= 60_000
     assert "225 of 300 queries left out to keep this comment short" in comment
-    assert comment.startswith("## B is worse than A")
+    assert comment.startswith("## ✗ embed-ab: B is worse\n\nB is worse than A")
     assert "few_queries" in comment
     assert "[Full report](<https://example.org/1>)" in comment
 
@@ -592,6 +592,27 @@ def test_a_comment_of_nothing_but_too_much_still_fits(monkeypatch: pytest.Monkey
 
     assert len(comment.encode()) <= 8_000
     assert "[Full report](<https://example.org/1>)" in comment
+
+
+def test_a_comment_on_too_many_things_counts_what_is_left_out() -> None:
+    """A stranger's result may have any number; each section shows at most 300."""
+    comment = render.markdown(
+        sample(
+            gates=sample().gates * 5_000,
+            cautions=sample().cautions * 5_000,
+            ignored=("tiny_corpus",) * 5_000,
+            details=(),
+        )
+    )
+
+    left_out = re.findall(r"(\d+) of (\d+) ([a-z ]+) left out", comment)
+    assert [(total, what) for _, total, what in left_out] == [
+        ("5000", "gates"),
+        ("5000", "warnings"),
+        ("5000", "ignored warnings"),
+    ]
+    assert all(int(number) >= 4_700 for number, _, _ in left_out)
+    assert len(comment.encode()) <= 60_000
 
 
 # The terminal

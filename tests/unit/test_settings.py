@@ -163,6 +163,8 @@ def test_only_changed_settings_that_matter_to_the_result_are_recorded() -> None:
         "mock:char9",
         "bm25:auto,k1=2",
         "openai:x",
+        "st:" + "x" * 256,
+        "st:owner/" + "가" * 86,
     ],
 )
 def test_a_malformed_system_is_an_input_error(text: str) -> None:

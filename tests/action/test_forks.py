@@ -1,0 +1,131 @@
+"""A fork's pull request: its own run, and the second workflow that comments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fake_github import REPOSITORY
+from test_publish import EVENT
+from workflow import FAILS, PASSES, Ran, Workflow
+
+from embed_ab.action.forks import UNVERIFIED
+
+
+@pytest.fixture
+def fork(workflow: Workflow) -> Workflow:
+    """The pull request comes from a stranger's repository, whose run may only read."""
+    repository = {"id": 2, "full_name": "stranger/octo-repo"}
+    head = workflow.github.pulls[0]["head"]
+    head |= {"label": "stranger:topic", "repo": repository}
+    workflow.github.is_read_only = True
+    return workflow
+
+
+def first_run(workflow: Workflow, **inputs: str) -> Ran:
+    """Run the fork's own workflow, whose artifacts GitHub then lists."""
+    ran = workflow.run(**inputs)
+    for made in workflow.results.artifacts:
+        workflow.github.add_artifact(made.content, made.name, run=workflow.run_id)
+    workflow.results.artifacts.clear()
+    return ran
+
+
+def second_run(workflow: Workflow, **inputs: str) -> Ran:
+    """Run the workflow that starts when the first has ended, with a token that may write."""
+    workflow.github.is_read_only = False
+    first = workflow.run_id
+    workflow.event = "workflow_run"
+    workflow.payload = EVENT | {"workflow_run": EVENT["workflow_run"] | {"id": first}}
+    try:
+        return workflow.run(mode="publish", **inputs)
+    finally:
+        workflow.github.is_read_only = True
+        workflow.event, workflow.payload = "pull_request", None
+
+
+def test_the_second_workflow_comments_what_the_first_found(fork: Workflow) -> None:
+    assert first_run(fork, **FAILS).code == 1
+    assert fork.github.comments == []
+
+    ran = second_run(fork)
+
+    (body,) = fork.github.bodies()
+    assert ran.code == 0
+    assert ran.outputs["outcome"] == "fail"
+    assert "B is worse" in body
+    assert UNVERIFIED in body
+
+
+def test_the_comment_links_run_and_artifact_of_the_first(fork: Workflow) -> None:
+    first_run(fork, **FAILS)
+    run, artifact = fork.run_id, fork.github.artifacts[0]["id"]
+
+    second_run(fork)
+
+    page = f"https://github.com/{REPOSITORY}/actions/runs/{run}"
+    assert f"{page}/artifacts/{artifact}" in fork.github.bodies()[0]
+    assert f"{page}/attempts/1" in fork.github.bodies()[0]
+
+
+def test_the_next_push_edits_the_comment(fork: Workflow) -> None:
+    for inputs in (FAILS, PASSES):
+        first_run(fork, **inputs)
+        second_run(fork)
+
+    assert len(fork.github.comments) == 1
+    assert "bm25:word" in fork.github.bodies()[0]
+
+
+def test_no_texts_are_shown_where_the_second_workflow_says_so(fork: Workflow) -> None:
+    """Whatever the fork's own settings were."""
+    first_run(fork, **FAILS)
+
+    ran = second_run(fork, redact="true")
+
+    query = "identical videos"
+    assert query in (fork.workspace / "embed-ab-report/comment.md").read_text("utf-8")
+    assert query not in fork.github.bodies()[0] + ran.summary
+
+
+def test_a_result_of_an_older_commit_is_not_commented(fork: Workflow) -> None:
+    first_run(fork, **FAILS)
+    fork.github.pulls[0]["head"]["sha"] = "c" * 40
+
+    ran = second_run(fork)
+
+    assert (ran.code, fork.github.comments) == (0, [])
+
+
+def test_nothing_to_publish_is_exit_code_3_with_what_to_do(fork: Workflow) -> None:
+    first_run(fork, **FAILS, upload_artifact="false")
+
+    ran = second_run(fork)
+
+    assert (ran.code, ran.outputs["outcome"]) == (3, "error")
+    assert "upload-artifact" in ran.annotations("error")[0]
+
+
+def test_publish_is_for_workflow_run_alone(workflow: Workflow) -> None:
+    ran = workflow.run(mode="publish")
+
+    assert (ran.code, ran.outputs["outcome"]) == (2, "input-error")
+
+
+def test_publish_reads_nothing_of_the_workspace(fork: Workflow, tmp_path: Path) -> None:
+    first_run(fork, **FAILS)
+    (fork.workspace / ".embed-ab.yml").write_text("nonsense: [")
+
+    assert second_run(fork).code == 0
+
+
+def test_matrix_legs_have_comments_of_their_own(fork: Workflow) -> None:
+    first_run(fork, **FAILS)
+    name = fork.github.artifacts[0]["name"]
+    fork.github.add_artifact(
+        fork.github.zips[fork.github.artifacts[0]["id"]], f"{name}.leg-1", run=fork.run_id
+    )
+
+    second_run(fork)
+
+    assert len(fork.github.comments) == 2
