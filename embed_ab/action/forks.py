@@ -48,10 +48,6 @@ def _publish(step: Step, given: Publishing) -> dict[str, str]:
     payload = step.payload()
     run = event.triggering_run(payload)
     with step.api(given) as api:
-        pull = event.pull_request_of(step.event_name, payload, api, run.commit)
-        if isinstance(pull, event.NoPullRequest):
-            step.log.line(f"no comment: {pull.reason}")
-            return {}
         fetched, problems = publish.fetch_results(
             api,
             run,
@@ -63,8 +59,12 @@ def _publish(step: Step, given: Publishing) -> dict[str, str]:
             step.log.warning(whole(problem))
         if not fetched:
             raise problems[0]
+        pull = event.pull_request_of(step.event_name, payload, api, run.commit)
+        if isinstance(pull, event.NoPullRequest):
+            step.log.line(f"no comment: {pull.reason}")
+            return {}
         outputs: dict[str, str] = {}
-        for result in fetched:
+        for number, result in enumerate(fetched, 1):
             page = f"{step.repository_page}/actions/runs/{run.id}/artifacts/{result.artifact_id}"
             # The first run did as the fork's own settings said.
             found = redacted(result.comparison) if is_redacted else result.comparison
@@ -73,8 +73,9 @@ def _publish(step: Step, given: Publishing) -> dict[str, str]:
                 api,
                 pull,
                 markdown,
-                # Never the key of a comment that the action wrote from its own measurement.
-                " ".join(filter(None, ("publish", given.comment_key, result.key))),
+                # Never the key of a comment about a measurement of our own, and no name of the
+                # fork's choice: each new name would be a new comment.
+                " ".join(filter(None, ("publish", given.comment_key, str(number)))),
                 run,
                 mode=given.comment,
                 is_failure=result.comparison.outcome == "fail",
