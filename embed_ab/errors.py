@@ -32,6 +32,8 @@ class InputError(EmbedAbError):
     """Something the user gave is wrong: a file, a flag, a setting."""
 
     exit_code: ClassVar[int] = 2
+    path: Path | None = None
+    line: int | None = None
 
 
 class EvalsetError(InputError):

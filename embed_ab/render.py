@@ -20,7 +20,7 @@ from embed_ab.paired import TOLERANCE, PairedDifference
 from embed_ab.result import Comparison, Hit, QueryRow
 
 MOCK_NOTICE = "mock vectors: for practice, says nothing about a real model"
-REDACTED_NOTICE = "texts are left out (--redact)"
+REDACTED_NOTICE = "texts are left out"
 SYMBOLS: dict[Finding, Markup] = {
     "better": Markup("✓"),
     "not worse than the margin": Markup("✓"),
@@ -55,9 +55,12 @@ def notebook(comparison: Comparison) -> str:
     )
 
 
-def markdown(comparison: Comparison, *, report_url: str = "") -> str:
-    """Return the text that a pull request gets, at most 60,000 bytes in UTF-8.
+def markdown(
+    comparison: Comparison, *, report_url: str = "", name: str = "", max_bytes: int | None = None
+) -> str:
+    """Return the text that a pull request gets, at most 60,000 bytes or `max_bytes` in UTF-8.
 
+    name: tells it from other comparisons on the same pull request.
     What does not fit is left out and said: first the worst queries, then warnings, gates and
     metrics; the verdict and the link stay.
     """
@@ -78,9 +81,9 @@ def markdown(comparison: Comparison, *, report_url: str = "") -> str:
     shown = {section: min(length, MAX_ITEMS) for section, length in lengths.items()}
     for section in shown:
         while True:
-            text = template.render(context, shown=shown, report_url=report_url)
+            text = template.render(context, shown=shown, report_url=report_url, name=name)
             text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-            if len(text.encode()) <= COMMENT_BYTES:
+            if len(text.encode()) <= (max_bytes or COMMENT_BYTES):
                 return text
             if shown[section] == 0:
                 break
@@ -88,9 +91,10 @@ def markdown(comparison: Comparison, *, report_url: str = "") -> str:
     return text
 
 
-def unfinished(message: str, hint: str) -> str:
+def unfinished(message: str, hint: str, name: str = "") -> str:
     """Return the text that a pull request gets in place of a comparison that there is none of."""
-    parts = ("## ✗ embed-ab could not finish", formats.prose(message, 1000), formats.prose(hint))
+    heading = f"## ✗ embed-ab {formats.code(name)}".rstrip() + " could not finish"
+    parts = (heading, formats.prose(message, 1000), formats.prose(hint))
     return "\n\n".join(filter(None, parts)) + "\n"
 
 

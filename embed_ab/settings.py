@@ -10,7 +10,7 @@ import difflib
 import re
 import reprlib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -160,7 +160,9 @@ class Settings(BaseModel):
         False, "Let B load weights in pickle format.", group="Models", not_in_file=True
     )
     offline: bool = _setting(False, "Never ask the model hub.", group="Models")
-    cache: bool = _setting(True, "Keep vectors for the next run.", group="Models")
+    cache: bool = _setting(
+        True, "Keep vectors for the next run; in the action models, too.", group="Models"
+    )
 
     k: Whole = _setting(10, "Rank cutoff of metrics and overlap.", group="Metrics", ge=1, le=1000)
     metrics: Names = _setting(
@@ -314,10 +316,16 @@ _OF_THE_RESULT = {"ignore", "worst_queries", "redact"}  # the group is about out
 _OTHER_FLAGS = {"model-a": ["-a"], "model-b": ["-b"], "k": ["-k"], "gate": ["--fail-if-worse"]}
 
 
-def resolve(flags: Mapping[str, Any], *, config: Path | None) -> Settings:
+def resolve(
+    flags: Mapping[str, Any],
+    *,
+    config: Path | None,
+    spelling: Callable[[str], str] = lambda key: flags_of(key)[0],
+) -> Settings:
     """Return the settings of flags over the config file over the defaults.
 
     flags: by key (`a-query-prompt`); an empty text counts as not given, except for a prompt.
+    spelling: what errors call a key of `flags`.
     Raises: InputError that names the flag, or the file and its key.
     """
     from_file = read_config(config) if config else {}
@@ -331,7 +339,7 @@ def resolve(flags: Mapping[str, Any], *, config: Path | None) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0])
-        place = flags_of(key)[0] if key in given else f"{config}: {key}"
+        place = spelling(key) if key in given else f"{config}: {key}"
         value = given.get(key, from_file.get(key))
         reason = first["msg"].removeprefix("Value error, ")
         if key not in from_file and key not in allowed_keys():
@@ -340,11 +348,23 @@ def resolve(flags: Mapping[str, Any], *, config: Path | None) -> Settings:
                 hint="`embed-ab schema` prints every setting.",
             ) from None
         shown = reprlib.repr(value)  # bounded, whatever was given
-        raise InputError(f"{place}: {reason}, not {shown}", hint=_help(key)) from None
+        wrong = InputError(f"{place}: {reason}, not {shown}", hint=_help(key))
+        wrong.path = None if key in given else config
+        raise wrong from None
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """Return the settings of a YAML file. Raises: InputError with file and line."""
+    try:
+        return _read_config(path)
+    except InputError as error:
+        error.path = path
+        if found := re.match(rf"{re.escape(str(path))}:(\d+): ", str(error)):
+            error.line = int(found[1])
+        raise
+
+
+def _read_config(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
             raise InputError(f"{path}: larger than 1 MB", hint="A config file holds a few lines.")

@@ -7,7 +7,7 @@ import io
 import os
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from embed_ab.action.results import (
+from embed_ab.action.results_service import (
     INSTEAD,
     Blob,
     Runtime,
@@ -53,9 +53,10 @@ class Artifact:
     warning: str = ""
 
 
-def zip_folder(folder: Path) -> bytes:
+def zip_folder(folder: Path, only: Container[str] | None = None) -> bytes:
     """Return the files of a folder as a zip whose bytes depend on names and content alone.
 
+    only: paths below the folder; others are left out.
     Links are left out: what they lead to is not the report's.
     Raises: GithubError for a folder without files, and for names that the service refuses.
     """
@@ -64,8 +65,9 @@ def zip_folder(folder: Path) -> bytes:
         folders[:] = [name for name in folders if not (Path(parent) / name).is_symlink()]
         for name in names:
             path = Path(parent) / name
-            if path.is_file() and not path.is_symlink():
-                files[path.relative_to(folder).as_posix()] = path
+            inside = path.relative_to(folder).as_posix()
+            if path.is_file() and not path.is_symlink() and (only is None or inside in only):
+                files[inside] = path
     if not files:
         raise GithubError(f"{folder.name}: no files to upload")
     buffer = io.BytesIO()

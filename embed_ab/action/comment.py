@@ -23,6 +23,7 @@ What = Literal["created", "edited", "left", "off"]
 
 DEFAULT_AUTHOR = "github-actions[bot]"
 ROUNDS = 4
+SHARED = "another use of the action in this run wrote it"
 _MAX_DELETED = 2
 _GONE = (404, 410)
 
@@ -129,9 +130,7 @@ def decide(existing: Sequence[Existing], ours: Mark, mode: Mode) -> Plan:
         return leave("the result shown there is the same")
     if mode == "failure" and not ours.is_failure and not first.mark.is_failure:
         return leave("nothing failed")
-    why = f"it was of run {first.mark.run}"
-    if first.mark.order == ours.order:
-        why = "another job of this run wrote it: give each a comment-key of its own"
+    why = SHARED if first.mark.order == ours.order else f"it was of run {first.mark.run}"
     return Plan(do="edit", why=why, target=first.id, extra=extra)
 
 

@@ -74,7 +74,6 @@ class _PullEvent(BaseModel):
     class Pull(BaseModel):
         number: Number
         head: _Head
-        merge_commit_sha: Commit | None = None
 
     pull_request: Pull
 
@@ -140,10 +139,10 @@ def run_of(
     checked_out: the commit in the workspace (`checked_out_commit`), where it is known.
     Raises: GithubError.
     """
-    if event_name in _OF_ITS_HEAD:
+    commit = checked_out or environ.get("GITHUB_SHA", "")
+    if event_name in _OF_ITS_HEAD and commit == environ.get("GITHUB_SHA", ""):
+        # The head merged into the base was checked out, as is usual; it counts as the head.
         commit = read(_PULL_EVENT, payload, "The event").pull_request.head.sha
-    else:
-        commit = checked_out or environ.get("GITHUB_SHA", "")
     return Run(
         id=read(_NUMBER, _whole(environ.get("GITHUB_RUN_ID")), "GITHUB_RUN_ID"),
         attempt=read(_NUMBER, _whole(environ.get("GITHUB_RUN_ATTEMPT", "1")), "GITHUB_RUN_ATTEMPT"),
@@ -245,18 +244,15 @@ def _shown(pull: _Pull, api: Api) -> PullRequest:
     )
 
 
-def is_of_pull_request(payload: Mapping[str, Any], commit: str) -> bool:
-    """Return whether a commit is the head of the event's pull request, or merges it.
+def checked_out_commit(workspace: Path, folder: Path) -> str:
+    """Return the commit that a folder of the workspace was checked out from, read without git.
 
-    Raises: GithubError.
+    "" where it cannot be told.
     """
-    pull = read(_PULL_EVENT, payload, "The event").pull_request
-    return commit in (pull.head.sha, pull.merge_commit_sha)
-
-
-def checked_out_commit(workspace: Path) -> str:
-    """Return the commit in a workspace's .git, read without git; "" where it cannot be told."""
-    git = workspace / ".git"
+    places = [folder, *folder.parents]
+    inside = places[: places.index(workspace) + 1] if workspace in places else [workspace]
+    found = (git for place in inside if (git := place / ".git").exists())
+    git = next(found, workspace / ".git")
     head = _text(git / "HEAD", 1000).strip()
     reference = head.removeprefix("ref: ")
     if reference != head:

@@ -32,8 +32,12 @@ def write_summary(path: Path, markdown: str) -> None:
     Raises: GithubError if the file cannot be written.
     """
     content = markdown.encode()
-    if len(content) > SUMMARY_BYTES:
-        kept = content[:SUMMARY_BYTES].decode("utf-8", "ignore").rpartition("\n")[0]
+    try:
+        room = max(SUMMARY_BYTES - (path.stat().st_size if path.exists() else 0), 0)
+    except OSError as error:
+        raise GithubError(f"{path.name} cannot be read: {error.strerror}") from None
+    if len(content) > room:
+        kept = content[:room].decode("utf-8", "ignore").rpartition("\n")[0]
         markdown = f"{kept}\n\nThe rest is left out; the report has all.\n"
     _append(path, f"{markdown.rstrip()}\n")
 

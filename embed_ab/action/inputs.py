@@ -107,6 +107,17 @@ def publishing(environ: Mapping[str, str]) -> Publishing:
         raise InputError(f"input {key}: {reason}", hint=description) from None
 
 
+def readable(environ: Mapping[str, str]) -> Publishing:
+    """Return the publishing inputs that are right, for saying elsewhere that others are wrong."""
+    given = dict(_given(environ, publishing_keys()))
+    for key in list(given):
+        try:
+            Publishing.model_validate({key: given[key]})
+        except ValidationError:
+            del given[key]
+    return Publishing.model_validate(given)
+
+
 def settings(environ: Mapping[str, str], inputs: Publishing, workspace: Path) -> Settings:
     """Return the comparison's settings: inputs over the config file over the defaults.
 
@@ -120,7 +131,11 @@ def settings(environ: Mapping[str, str], inputs: Publishing, workspace: Path) ->
     if is_named:
         _refuse_outside(config, workspace, "config")
     # As a name in messages, the file is below the workspace, where the step runs.
-    found = resolve(given, config=_below(config, workspace) if is_named else None)
+    found = resolve(
+        given,
+        config=_below(config, workspace) if is_named else None,
+        spelling=lambda key: f"input {key}",
+    )
     folder = f"{REPORT_FOLDER}-{inputs.key}" if inputs.key else REPORT_FOLDER
     paths = {key: getattr(found, key.replace("-", "_")) for key in _PATHS}
     paths["out"] = paths["out"] or folder

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
 
 from embed_ab import __version__, commands, formats, terminal
-from embed_ab.action import caches, event, inputs, surfaces
-from embed_ab.action.forks import publish_results
+from embed_ab.action import event, inputs, surfaces
 from embed_ab.action.inputs import Publishing
+from embed_ab.action.kept import Kept
+from embed_ab.action.publish import publish_results
 from embed_ab.action.step import Step
 from embed_ab.action.surfaces import OUTPUTS, Failed, Measured
-from embed_ab.errors import EmbedAbError, GithubError, InputError
+from embed_ab.errors import EmbedAbError, InputError
+from embed_ab.settings import Settings
 
 GATE_EXIT_CODE = 1
 _SECRETS = ("INPUT_GITHUB-TOKEN", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
@@ -34,7 +35,9 @@ def main() -> int:
         )
         return InputError.exit_code
     os.chdir(workspace)
-    return run(Step(environ=dict(os.environ), workspace=Path(workspace), stdout=sys.stdout))
+    step = Step(environ=dict(os.environ), workspace=Path(workspace), stdout=sys.stdout)
+    step.seconds["start"] = _age_of_this_process()
+    return run(step)
 
 
 def run(step: Step) -> int:
@@ -47,18 +50,25 @@ def run(step: Step) -> int:
         try:
             given = inputs.publishing(step.environ)
         except InputError as error:
-            code = finish(step, Publishing.model_validate({}), Failed(error=error))
+            code = finish(step, inputs.readable(step.environ), Failed(error=error))
         else:
-            is_publish = given.mode == "publish"
-            code = publish_results(step, given) if is_publish else compare(step, given)
+            act = publish_results if given.mode == "publish" else compare
+            try:
+                code = act(step, given)
+            except Exception as fault:
+                # Whatever it is, it is no failed gate, and its text must not act in the log.
+                failed = Failed(error=step.bug(fault))
+                failed.annotate(step.log)
+                step.write_outputs(dict.fromkeys(OUTPUTS, "") | failed.outputs)
+                code = failed.exit_code
     shown = "".join(f"{name} {seconds:.1f} s, " for name, seconds in step.seconds.items())
-    step.log.line(f"times: {shown}all {time.perf_counter() - started:.1f} s")
+    step.log.line(f"times: {shown}all after the start {time.perf_counter() - started:.1f} s")
     return code
 
 
 def compare(step: Step, given: Publishing) -> int:
     """Compare, publish on every surface, keep what is new; return the exit code."""
-    kept = caches.Kept(step)
+    kept = Kept(step)
     result = measure(step, given, kept)
     code = finish(step, given, result)
     if isinstance(result, Measured):
@@ -70,15 +80,15 @@ def compare(step: Step, given: Publishing) -> int:
     return code
 
 
-def measure(step: Step, given: Publishing, kept: caches.Kept) -> Measured | Failed:
+def measure(step: Step, given: Publishing, kept: Kept) -> Measured | Failed:
     """Return what the comparison found, or why there is none; nothing is raised."""
     log = step.log
     try:
-        _refuse_strangers_files(step)
         settings = inputs.settings(step.environ, given, step.workspace)
+        _refuse_strangers_files(step, settings)
         for key, value in settings.changed().items():
             log.line(f"{key}: {formats.shorten(formats.setting(value), 200)}")
-        if caches.is_useful(step, settings):
+        if kept.is_useful(settings):
             with step.phase("cache"):
                 settings = kept.restore(settings)
         with step.phase("comparison"), log.inert():
@@ -91,15 +101,10 @@ def measure(step: Step, given: Publishing, kept: caches.Kept) -> Measured | Fail
         if finished.unpublished is not None:
             raise finished.unpublished
     except EmbedAbError as error:
-        return Failed(error=error)
+        return Failed(error=error, name=given.key)
     except Exception as fault:
-        step.trace()
-        bug = EmbedAbError(
-            f"this is a bug in embed-ab {__version__}: {type(fault).__name__}",
-            hint="Please report it with the lines of the log.",
-        )
-        return Failed(error=bug)
-    return Measured(finished=finished, folder=Path(settings.out))
+        return Failed(error=step.bug(fault), name=given.key)
+    return Measured(finished=finished, settings=settings, name=given.key)
 
 
 def finish(step: Step, given: Publishing, result: Measured | Failed) -> int:
@@ -108,7 +113,7 @@ def finish(step: Step, given: Publishing, result: Measured | Failed) -> int:
     with step.phase("publishing"):
         report_url = ""
         if isinstance(result, Measured):
-            step.attempt("report", lambda: surfaces.give_away(step, result))
+            step.attempt("report", lambda: surfaces.give_to_owner(step, result))
             if given.upload_artifact:
                 uploaded = step.attempt("artifact", lambda: surfaces.upload(step, given, result))
                 if uploaded:
@@ -118,24 +123,33 @@ def finish(step: Step, given: Publishing, result: Measured | Failed) -> int:
             url = step.attempt("comment", lambda: surfaces.comment(step, given, result, report_url))
             outputs["comment-url"] = url or ""
         if given.job_summary:
-            step.write_summary(result.markdown(report_url))
+            step.attempt("summary", lambda: step.write_summary(result.markdown(report_url)))
         step.write_outputs(outputs)
     result.annotate(step.log)
     return result.exit_code
 
 
-def _refuse_strangers_files(step: Step) -> None:
+def _refuse_strangers_files(step: Step, settings: Settings) -> None:
     """Refuse to read a stranger's files with the rights of the repository they are meant for."""
     if step.event_name != "pull_request_target":
         return
-    is_theirs = False
-    with suppress(GithubError):
-        commit = event.checked_out_commit(step.workspace)
-        is_theirs = event.is_of_pull_request(step.payload(), commit)
-    if is_theirs:
-        raise InputError(
-            "pull_request_target with the pull request's own files checked out: a stranger's files "
-            "would be read with the rights of this repository",
-            hint="Use the event pull_request, and for forks a second workflow: see `Pull requests "
-            "from forks` in the README.",
-        )
+    base = step.environ.get("GITHUB_SHA", "")
+    for folder in (step.workspace, step.workspace / settings.eval_path):
+        commit = event.checked_out_commit(step.workspace, folder)
+        if not commit or commit != base:
+            raise InputError(
+                "pull_request_target without the base's own commit checked out: a stranger's files "
+                "would be read with the rights of this repository",
+                hint="Use the event pull_request, and for forks a second workflow: see `Pull "
+                "requests from forks` in the README.",
+            )
+
+
+def _age_of_this_process() -> float:
+    """Return the seconds since the container's process was started, 0 where nobody can tell."""
+    try:
+        after_boot = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+        uptime = Path("/proc/uptime").read_text().split()[0]
+        return float(uptime) - int(after_boot) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0

@@ -22,8 +22,8 @@ from typing import Annotated, BinaryIO
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from embed_ab.action.cache import Restored, Saved, forbidden, restore, save
-from embed_ab.action.results import Runtime
+from embed_ab.action.cache_service import Restored, Saved, forbidden, restore, save
+from embed_ab.action.results_service import Runtime
 from embed_ab.errors import GithubError, InputError
 from embed_ab.formats import plain, shorten
 from embed_ab.providers.model_files import hub_place, is_commit, not_fetched

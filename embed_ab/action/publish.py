@@ -1,290 +1,115 @@
-"""Results of another run of a workflow, fetched as data that a stranger may have made.
-
-A pull request from a fork measures with a token that may not comment. A second workflow, of the
-event workflow_run, may, and must trust nothing of what the first one left: this reads the one file
-of numbers in each artifact and words them again.
-"""
+"""Mode publish: what a fork's own run found, commented from a workflow that may comment."""
 
 from __future__ import annotations
 
-import io
-import re
-import struct
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable
-from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import Annotated
-from urllib.parse import quote, unquote
+from embed_ab import commands, formats, render
+from embed_ab.action import event, inputs, untrusted
+from embed_ab.action.comment import upsert_comment
+from embed_ab.action.inputs import Publishing
+from embed_ab.action.step import Step, with_hint
+from embed_ab.action.surfaces import OUTPUTS, Failed
+from embed_ab.action.untrusted import Fetched
+from embed_ab.errors import EmbedAbError, InputError
+from embed_ab.result import redacted
 
-import httpx
-from pydantic import BaseModel, Field, TypeAdapter
-
-from embed_ab import gate, result_json
-from embed_ab.action.event import Run
-from embed_ab.action.github import ATTEMPTS, Api, Commit, Number, read
-from embed_ab.cautions import CODES, Caution
-from embed_ab.errors import GithubError, InputError
-from embed_ab.formats import plain, shorten
-from embed_ab.metrics import Metric
-from embed_ab.outputs import JSON
-from embed_ab.result import Comparison
-from embed_ab.settings import Settings
-
-DEFAULT_NAME = "embed-ab"
-MAX_ARTIFACTS = 20
-MAX_ZIP_BYTES = 64_000_000
-MAX_JSON_BYTES = 32_000_000
-MAX_BYTES = 2 * MAX_JSON_BYTES
-"""Of the JSON of all artifacts together: what is read stays in memory."""
-
-_MAX_CONTENTS = 1_000_000  # bytes of a zip's table of contents: about 20,000 files
-_PIECE = 65_536
-_TIMEOUT = httpx.Timeout(60, connect=10)  # without progress, not for the whole transfer
-_PASSING = (429, 500, 502, 503, 504)
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_ENCRYPTED = 0x1
-_FROM_A_ZIP = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    OverflowError,  # places beyond what any file has
-    ValueError,  # places outside the file, names that are not UTF-8
-    RuntimeError,  # kinds of encryption and compression that zipfile does not know
-)
-_HINT = (
-    "The first workflow must upload its report as a zip: leave its inputs upload-artifact and "
-    "artifact-archive at true, and give both workflows the same artifact-name."
+UNVERIFIED = (
+    "The figures were computed by the pull request's own run, with what the pull request changed, "
+    "and are not verified."
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fetched:
-    """The result in one artifact, worded again by `restated`.
+def publish_results(step: Step, given: Publishing) -> int:
+    """Comment what another run of this repository found; return the exit code.
 
-    key: the artifact's name without the number of the attempt, the same in every run.
+    Nothing of that run is trusted: neither its words nor the pull request it may name. A gate that
+    failed there fails nothing here, no status or check is set, and what the run left out or left
+    broken is a warning: a stranger must not make the default branch red.
     """
+    outputs = dict.fromkeys(OUTPUTS, "")
+    try:
+        with step.phase("publishing"):
+            outputs |= _publish(step, given)
+        code = 0
+    except EmbedAbError as error:
+        failed = Failed(error=error)
+        failed.annotate(step.log)
+        outputs |= failed.outputs
+        code = failed.exit_code
+    step.write_outputs(outputs)
+    return code
 
-    name: str
-    key: str
-    artifact_id: int
-    comparison: Comparison
 
+def _publish(step: Step, given: Publishing) -> dict[str, str]:
+    """Write one comment with every result; return the outputs of the first.
 
-def fetch_results(
-    api: Api,
-    run: Run,
-    *,
-    client: httpx.Client,
-    mask: Callable[[str], None],
-    name: str = DEFAULT_NAME,
-) -> tuple[list[Fetched], list[GithubError]]:
-    """Return the results that a run left in its artifacts, in order of name, and what was wrong.
-
-    client: for the store that GitHub redirects to; it carries no token.
-    mask: hides a string in the log from then on; it gets the signatures of addresses.
-    name: of the artifact, or the start of several names before a dot.
-    Raises: GithubError when there is no such artifact, or no list of them.
+    Raises: InputError, GithubError.
     """
-    path = api.path(f"actions/runs/{run.id}/artifacts")
-    listed = (read(_ARTIFACT, item, "An artifact") for item in api.pages(path, {}, field=_LIST))
-    chosen = _chosen(listed, run, name)
-    if not chosen:
-        raise GithubError(
-            f"run {run.id} left no artifact '{_shown(name)}' of commit {run.commit[:12]}",
-            hint=_HINT,
+    if step.event_name != "workflow_run":
+        raise InputError(
+            f"mode publish is for the event workflow_run, not {formats.plain(step.event_name)}",
+            hint="See `Pull requests from forks` in the README.",
         )
-    fetched: list[Fetched] = []
-    problems: list[GithubError] = []
-    n_bytes = 0
-    for artifact in chosen[:MAX_ARTIFACTS]:
-        label = f"artifact '{_shown(artifact.name)}'"
+    is_redacted = inputs.is_redacted(step.environ)
+    payload = step.payload()
+    run = event.triggering_run(payload)
+    with step.api(given) as api:
         try:
-            archive = _download(api, client, artifact.id, mask)
-            content = _result_of(archive, min(MAX_JSON_BYTES, MAX_BYTES - n_bytes))
-            n_bytes += len(content)
-            comparison = restated(result_json.loads(content, JSON))
-        except (GithubError, InputError) as error:
-            hint = _HINT if isinstance(error, InputError) else error.hint
-            problems.append(GithubError(f"{label}: {plain(str(error))}", hint=hint))
-            continue
-        fetched.append(
-            Fetched(
-                name=artifact.name,
-                key=artifact.key,
-                artifact_id=artifact.id,
-                comparison=comparison,
+            fetched, problems = untrusted.fetch_results(
+                api,
+                run,
+                client=step.client,
+                mask=step.log.mask,
+                name=given.artifact_name or untrusted.DEFAULT_NAME,
             )
+        except untrusted.NoArtifact as error:
+            fetched, problems = [], [error]
+        for problem in problems:
+            step.log.warning(with_hint(problem))
+        pull = event.pull_request_of(step.event_name, payload, api, run.commit)
+        if isinstance(pull, event.NoPullRequest):
+            step.log.line(f"no comment: {pull.reason}")
+            return {}
+        if not fetched:
+            return {}
+        markdown = _markdown(fetched, given, is_redacted=is_redacted)
+        page = f"{step.repository_page}/actions/runs/{run.id}"
+        posted = upsert_comment(
+            api,
+            pull,
+            markdown,
+            # One comment for all that a run left, whatever a fork calls its artifacts.
+            f"publish {given.comment_key}".strip(),
+            run,
+            mode=given.comment,
+            is_failure=any(_is_failure(result) for result in fetched),
+            server_url=step.server_url,
+            report_url=f"{page}/artifacts/{fetched[0].artifact_id}" if len(fetched) == 1 else page,
+            note=UNVERIFIED,
         )
-    if extra := chosen[MAX_ARTIFACTS:]:
-        problems.append(
-            GithubError(f"{len(extra)} more artifacts than {MAX_ARTIFACTS} were left out")
+    step.log.line(f"comment {posted.what}: {posted.why} {posted.url}")
+    if given.job_summary:
+        step.attempt("summary", lambda: step.write_summary(f"> {UNVERIFIED}\n\n{markdown}"))
+    first = fetched[0].comparison
+    return {
+        "outcome": first.outcome,
+        "verdict": formats.plain(first.verdict),
+        "comment-url": posted.url,
+    }
+
+
+def _markdown(fetched: list[Fetched], given: Publishing, *, is_redacted: bool) -> str:
+    """Return the text for all results, each with its share of the room."""
+    return "\n".join(
+        render.markdown(
+            # The first run did as the fork's own settings said.
+            redacted(result.comparison) if is_redacted else result.comparison,
+            name=given.comment_key if len(fetched) == 1 else result.key,
+            max_bytes=render.COMMENT_BYTES // len(fetched) - 1,
         )
-    return fetched, problems
-
-
-def restated(comparison: Comparison) -> Comparison:
-    """Return the comparison with outcome, verdict and warnings worded anew from its numbers.
-
-    So that no sentence in our comment is a stranger's. Notices about the files and the command are
-    left out, and warnings of kinds that this version does not know.
-    """
-    of_metric = {difference.metric: difference for difference in comparison.differences}
-    min_queries = comparison.settings.get(*_MIN_QUERIES)
-    if not isinstance(min_queries, int) or min_queries < 1:
-        min_queries = _MIN_QUERIES[1]
-    verdicts = tuple(
-        gate.judge(
-            gate.Gate(metric=Metric.parse(old.metric), margin=old.margin),
-            replace(of_metric[old.metric], low=old.low, high=old.high, level=old.level),
-            min_queries=min_queries,
-        )
-        for old in comparison.gates
-    )
-    first = verdicts[0].metric if verdicts else comparison.primary
-    conclusion = gate.conclude(of_metric[first], verdicts, min_queries=min_queries)
-    codes = dict.fromkeys(caution.code for caution in comparison.cautions)
-    return replace(
-        comparison,
-        outcome=conclusion.outcome,
-        finding=conclusion.finding,
-        verdict=conclusion.sentence,
-        primary=conclusion.metric,
-        gates=verdicts,
-        cautions=tuple(
-            Caution(code=code, message=CODES[code], advice="") for code in codes if code in CODES
-        ),
-        ignored=tuple(code for code in dict.fromkeys(comparison.ignored) if code in CODES),
-        evalset=replace(comparison.evalset, notices=()),
-        command="",
+        for result in fetched
     )
 
 
-class _Artifact(BaseModel):
-    class Origin(BaseModel):
-        id: Number | None = None
-        head_sha: Commit | None = None
-
-    id: Number
-    name: Annotated[str, Field(min_length=1, max_length=1000)]
-    expired: bool
-    workflow_run: Origin | None = None
-
-    @property
-    def key(self) -> str:
-        return re.sub(r"\.attempt-[0-9]{1,18}$", "", self.name)
-
-
-_LIST = "artifacts"
-_ARTIFACT = TypeAdapter(_Artifact)
-_MIN_QUERIES = ("min-queries", Settings.model_fields["min_queries"].default)
-
-
-def _chosen(listed: Iterable[_Artifact], run: Run, name: str) -> list[_Artifact]:
-    """Return the run's artifacts of the name, of several attempts the last, in order of name."""
-    newest: dict[str, _Artifact] = {}
-    for artifact in sorted(listed, key=lambda artifact: artifact.id):
-        origin = artifact.workflow_run
-        is_of_run = origin and origin.id == run.id and origin.head_sha == run.commit
-        is_named = artifact.name == name or artifact.name.startswith(f"{name}.")
-        if is_of_run and is_named and not artifact.expired:
-            newest[artifact.key] = artifact
-    return [newest[key] for key in sorted(newest)]
-
-
-def _download(
-    api: Api, client: httpx.Client, artifact_id: int, mask: Callable[[str], None]
-) -> bytes:
-    """Return an artifact's zip. Raises: GithubError."""
-    problem = ""
-    for attempt in range(ATTEMPTS):
-        if attempt:
-            api.wait(float(2 ** (attempt - 1)), problem)
-        url = _address(api, artifact_id, mask)  # asked for each time: it holds for a minute
-        try:
-            return _content(client, url)
-        except _Passing as error:
-            problem = str(error)
-    raise GithubError(f"{problem}, {ATTEMPTS} times")
-
-
-class _Passing(GithubError):
-    """The same request may be answered later."""
-
-
-def _address(api: Api, artifact_id: int, mask: Callable[[str], None]) -> httpx.URL:
-    """Return the signed address of a zip, its signature hidden in the log. Raises: GithubError."""
-    answer = api.request("GET", api.path(f"actions/artifacts/{artifact_id}/zip"), wanted=(302,))
-    text = answer.headers.get("location", "")
-    for item in text.partition("?")[2].split("&"):
-        key, _, value = item.partition("=")
-        if "sig" in key.lower() and len(value) >= 16:
-            once = unquote(value)
-            for spelling in dict.fromkeys((value, once, quote(once, safe=""))):
-                mask(spelling)
-    url = httpx.URL(text)  # the client has read it before: what is none never comes here
-    if url.scheme not in ("https", api.scheme) or not url.host:
-        raise GithubError("GitHub redirects to no address that can be used")
-    return url
-
-
-def _content(client: httpx.Client, url: httpx.URL) -> bytes:
-    """Return what an address of the store holds; no error names the address, which is a key."""
-    request = client.build_request(
-        "GET", url, headers={"Accept-Encoding": "identity"}, timeout=_TIMEOUT
-    )
-    request.headers.pop("Authorization", None)
-    content = bytearray()
-    try:
-        sent = client.send(request, auth=None, stream=True, follow_redirects=False)
-        with closing(sent) as response:
-            if response.status_code in _PASSING:
-                raise _Passing(f"the artifact store answered {response.status_code}")
-            if response.status_code != 200:
-                raise GithubError(f"the artifact store answered {response.status_code}")
-            for piece in response.iter_raw():
-                content += piece
-                if len(content) > MAX_ZIP_BYTES:
-                    raise GithubError(f"it has more than {MAX_ZIP_BYTES:,} bytes")
-    except httpx.RequestError as error:
-        raise _Passing(f"the artifact store: {type(error).__name__}") from None
-    return bytes(content)
-
-
-class _Zip(io.BytesIO):
-    """A zip in memory, whose table of contents is not read whole however long it is."""
-
-    def read(self, size: int | None = -1) -> bytes:
-        if size is not None and size > _MAX_CONTENTS:
-            raise zipfile.BadZipFile("its table of contents is too long")
-        return super().read(size)
-
-
-def _result_of(archive: bytes, max_bytes: int) -> bytes:
-    """Return the one result file at the top of a zip; nothing else in it is looked at.
-
-    Raises: GithubError.
-    """
-    try:
-        with zipfile.ZipFile(_Zip(archive)) as opened:
-            found = [entry for entry in opened.infolist() if entry.filename == JSON]
-            if len(found) != 1:
-                raise GithubError(f"it holds {len(found)} files named {JSON}, not one", hint=_HINT)
-            if found[0].flag_bits & _ENCRYPTED or found[0].compress_type not in _METHODS:
-                raise GithubError(f"{JSON} is encrypted or compressed in another way than Deflate")
-            content = bytearray()
-            with opened.open(found[0]) as file:
-                while piece := file.read(_PIECE):
-                    content += piece
-                    if len(content) > max_bytes:
-                        raise GithubError(f"{JSON} has more than {max_bytes:,} bytes")
-            return bytes(content)
-    except _FROM_A_ZIP as error:
-        reason = shorten(plain(str(error)), 100) or "it ends too soon"
-        raise GithubError(f"it is no zip that can be read: {reason}", hint=_HINT) from None
-
-
-def _shown(name: str) -> str:
-    return shorten(plain(name), 100)
+def _is_failure(result: Fetched) -> bool:
+    on_inconclusive = str(result.comparison.settings.get("on-inconclusive", "pass"))
+    return commands.exit_code(result.comparison.outcome, on_inconclusive) != 0

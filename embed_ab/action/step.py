@@ -14,18 +14,20 @@ from typing import Any, TextIO, TypeVar
 import httpx
 
 from embed_ab import __version__
-from embed_ab.action import event, files, github, results
+from embed_ab.action import event, files, github, results_service
 from embed_ab.action.comment import ReadOnlyToken
 from embed_ab.action.inputs import Publishing
 from embed_ab.action.log import Log
-from embed_ab.errors import EmbedAbError
+from embed_ab.errors import EmbedAbError, GithubError
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """Variables, workspace, log and services; `seconds` is how long each phase took.
+    """Variables, workspace, log and services.
+
+    seconds: how long each phase took. silent: services that gave no answer.
 
     clock: seconds since 1970. token: words that nobody can guess. client: for all but the REST
     interface; it carries no key.
@@ -39,6 +41,7 @@ class Step:
     token: Callable[[], str] = lambda: secrets.token_hex(16)
     client: httpx.Client = field(default_factory=httpx.Client)
     seconds: dict[str, float] = field(default_factory=dict)
+    silent: list[str] = field(default_factory=list)
 
     @property
     def log(self) -> Log:
@@ -64,9 +67,11 @@ class Step:
         """Return the event. Raises: GithubError."""
         return event.read_payload(Path(self.environ.get("GITHUB_EVENT_PATH", "")))
 
-    def runtime(self) -> results.Runtime:
+    def runtime(self) -> results_service.Runtime:
         """Return what the results service needs. Raises: GithubError where there is none."""
-        return results.runtime_of(self.environ, mask=self.log.mask, sleep=self.sleep)
+        if self.silent:  # each try takes minutes
+            raise GithubError("the results service gave no answer before and is not asked again")
+        return results_service.runtime_of(self.environ, mask=self.log.mask, sleep=self.sleep)
 
     @contextmanager
     def api(self, given: Publishing) -> Iterator[github.Api]:
@@ -90,20 +95,27 @@ class Step:
         """Return what a surface gives; None, and an annotation, where it is not to be had."""
         try:
             return act()
-        except ReadOnlyToken as refusal:
-            self.log.notice(f"no {what}: {whole(refusal)}")
         except EmbedAbError as error:
-            self.log.warning(f"no {what}: {whole(error)}")
-        except Exception:
-            self.trace()
-            self.log.warning(f"no {what}: a bug in embed-ab {__version__}; please report it")
+            is_permission = isinstance(error, ReadOnlyToken) or (
+                isinstance(error, github.Refused) and error.is_permission
+            )
+            annotate = self.log.notice if is_permission else self.log.warning
+            annotate(f"no {what}: {with_hint(error)}")
+            if isinstance(error, results_service.ServiceError) and not error.status:
+                self.silent.append("results service")
+        except Exception as fault:
+            self.log.warning(f"no {what}: {with_hint(self.bug(fault))}")
         return None
 
-    def trace(self) -> None:
-        """Write the exception that is being handled to the log."""
+    def bug(self, fault: Exception) -> EmbedAbError:
+        """Write the exception that is being handled to the log, and return it as an error."""
         with self.log.inert():
             for line in traceback.format_exc().splitlines():
                 self.log.line(f"| {line}")
+        return EmbedAbError(
+            f"this is a bug in embed-ab {__version__}: {type(fault).__name__}",
+            hint="Please report it with the lines of the log.",
+        )
 
     def write_outputs(self, outputs: Mapping[str, str]) -> None:
         """Hand the outputs to the runner."""
@@ -111,11 +123,11 @@ class Step:
             self.attempt("outputs", lambda: files.write_outputs(Path(path), outputs, self.token))
 
     def write_summary(self, markdown: str) -> None:
-        """Hand the job summary to the runner."""
+        """Hand the job summary to the runner. Raises: GithubError."""
         if path := self.environ.get("GITHUB_STEP_SUMMARY"):
-            self.attempt("summary", lambda: files.write_summary(Path(path), markdown))
+            files.write_summary(Path(path), markdown)
 
 
-def whole(error: EmbedAbError) -> str:
+def with_hint(error: EmbedAbError) -> str:
     """Return an error with what to do about it."""
     return f"{error}\n{error.hint}".strip()

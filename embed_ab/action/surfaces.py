@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from embed_ab import commands, formats, outputs, render
 from embed_ab.action import artifact, event, files
-from embed_ab.action.comment import upsert_comment
+from embed_ab.action.comment import SHARED, upsert_comment
 from embed_ab.action.inputs import Publishing
 from embed_ab.action.log import Log
-from embed_ab.action.step import Step, whole
-from embed_ab.errors import EmbedAbError, EvalsetError
+from embed_ab.action.step import Step, with_hint
+from embed_ab.errors import EmbedAbError, InputError
 from embed_ab.result import Comparison
+from embed_ab.settings import Settings
 
 OUTPUTS = {
     "outcome": "pass, fail, inconclusive, input-error or error.",
@@ -27,7 +29,7 @@ OUTPUTS = {
     "artifact-url": "Its address, for people who are signed in.",
     "comment-url": "Address of the comment on the pull request.",
 }
-HEAVY = (
+ANNOTATED_CAUTIONS = (
     "mock_models",
     "few_queries",
     "identical_rankings",
@@ -35,7 +37,7 @@ HEAVY = (
     "missing_prompt",
     "truncated_documents",
 )
-"""Cautions that are annotations too; the runner shows ten of a kind in a step."""
+"""The heaviest; the runner shows ten annotations of a kind in a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +45,16 @@ class Failed:
     """A comparison that did not finish."""
 
     error: EmbedAbError
+    name: str = ""
 
     @property
     def exit_code(self) -> int:
         """Return 2 for wrong input, 3 for the rest."""
         return self.error.exit_code
+
+    def measured_folder(self, step: Step) -> Path:
+        """Return the workspace: there is nothing else to go by."""
+        return step.workspace
 
     @property
     def outputs(self) -> dict[str, str]:
@@ -62,23 +69,37 @@ class Failed:
 
     def markdown(self, report_url: str = "") -> str:
         """Return the text for comment and summary."""
-        return render.unfinished(str(self.error), self.error.hint)
+        return render.unfinished(str(self.error), self.error.hint, self.name)
 
     def annotate(self, log: Log) -> None:
         """Annotate the error, at the line of the file where there is one."""
         error = self.error
-        if isinstance(error, EvalsetError):
-            log.error(whole(error), file=error.path.as_posix(), line=error.line)
+        if isinstance(error, InputError) and error.path is not None:
+            log.error(with_hint(error), file=error.path.as_posix(), line=error.line)
         else:
-            log.error(whole(error))
+            log.error(with_hint(error))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A finished comparison, and the folder of its files relative to the workspace."""
+    """A finished comparison; places in its settings are relative to the workspace."""
 
     finished: commands.Finished
-    folder: Path
+    settings: Settings
+    name: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """Return the report folder."""
+        return Path(self.settings.out)
+
+    @property
+    def files(self) -> list[Path]:
+        """Return what the comparison has written."""
+        runs = Path(self.settings.runs) if self.settings.runs else None
+        places = self.finished.places
+        written = [places.report, places.json, places.comment]
+        return written + [path for name in outputs.RUN_FILES if runs and (path := runs / name)]
 
     @property
     def comparison(self) -> Comparison:
@@ -89,6 +110,10 @@ class Measured:
     def exit_code(self) -> int:
         """Return 1 for a failed gate, else 0."""
         return self.finished.exit_code
+
+    def measured_folder(self, step: Step) -> Path:
+        """Return the folder of the evaluation set, which tells what was measured."""
+        return step.workspace / self.settings.eval_path
 
     @property
     def outputs(self) -> dict[str, str]:
@@ -113,12 +138,12 @@ class Measured:
 
     def markdown(self, report_url: str = "") -> str:
         """Return the text for comment and summary."""
-        return render.markdown(self.comparison, report_url=report_url)
+        return render.markdown(self.comparison, report_url=report_url, name=self.name)
 
     def annotate(self, log: Log) -> None:
         """Annotate the heaviest cautions and the verdict."""
         for caution in self.comparison.cautions:
-            if caution.code in HEAVY:
+            if caution.code in ANNOTATED_CAUTIONS:
                 log.warning(f"{caution.message} {caution.advice}", title=f"embed-ab {caution.code}")
         if self.is_failure:
             log.error(self.comparison.verdict)
@@ -128,15 +153,18 @@ class Measured:
             log.notice(self.comparison.verdict)
 
 
-def give_away(step: Step, measured: Measured) -> None:
-    """Give the report folder to the owner of the workspace. Raises: GithubError."""
-    folder = step.workspace / measured.folder
-    files.give_to_owner_of(step.workspace, (folder, *folder.rglob("*")))
+def give_to_owner(step: Step, measured: Measured) -> None:
+    """Give what was written to the owner of the workspace. Raises: GithubError."""
+    written = {step.workspace / path for path in measured.files}
+    paths = written | {path.parent for path in written} - {step.workspace}
+    files.give_to_owner_of(step.workspace, (path for path in sorted(paths) if path.exists()))
 
 
 def upload(step: Step, given: Publishing, measured: Measured) -> artifact.Artifact:
     """Upload the report as an artifact of the run. Raises: GithubError."""
     folder = step.workspace / measured.folder
+    # Whatever else lies in the folder is not the report's.
+    only = {Path(os.path.relpath(path, measured.folder)).as_posix() for path in measured.files}
     is_zip = given.artifact_archive
     name = artifact.artifact_name(
         given.artifact_name,
@@ -150,7 +178,7 @@ def upload(step: Step, given: Publishing, measured: Measured) -> artifact.Artifa
         step.client,
         step.runtime(),
         name,
-        artifact.zip_folder(folder) if is_zip else (folder / outputs.REPORT).read_bytes(),
+        artifact.zip_folder(folder, only) if is_zip else (folder / outputs.REPORT).read_bytes(),
         mime_type=artifact.ZIP if is_zip else "text/html",
         retention_days=given.retention_days,
     )
@@ -167,7 +195,7 @@ def comment(step: Step, given: Publishing, result: Measured | Failed, report_url
         step.event_name,
         payload,
         step.environ,
-        checked_out=event.checked_out_commit(step.workspace),
+        checked_out=event.checked_out_commit(step.workspace, result.measured_folder(step)),
     )
     with step.api(given) as api:
         pull = event.pull_request_of(
@@ -188,4 +216,9 @@ def comment(step: Step, given: Publishing, result: Measured | Failed, report_url
             report_url=report_url,
         )
     step.log.line(f"comment {posted.what}: {posted.why} {posted.url}")
+    if posted.why == SHARED:
+        step.log.warning(
+            "another use of the action in this run has the same comment, and this one replaced it\n"
+            "Give each use a comment-key of its own."
+        )
     return posted.url

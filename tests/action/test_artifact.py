@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embed_ab.action.artifact import artifact_name, check_name, upload_artifact, zip_folder
-from embed_ab.action.results import Runtime, call, runtime_of
+from embed_ab.action.results_service import Runtime, call, runtime_of
 from embed_ab.errors import GithubError
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -13,9 +13,15 @@ import numpy as np
 import pytest
 from fake_results import FakeResults, Reply, serving
 
-from embed_ab.action import cache
-from embed_ab.action.cache import check_store, restore_store, save_store, store_key, store_version
-from embed_ab.action.results import Runtime, runtime_of
+from embed_ab.action import cache_service
+from embed_ab.action.cache_service import (
+    check_store,
+    restore_store,
+    save_store,
+    store_key,
+    store_version,
+)
+from embed_ab.action.results_service import Runtime, runtime_of
 from embed_ab.errors import GithubError
 from embed_ab.providers.base import Embedded, ModelFacts
 from embed_ab.providers.cache import FILE_NAME, VectorStore
@@ -524,8 +530,8 @@ def test_any_file_can_be_kept(client: httpx.Client, runtime: Runtime, tmp_path: 
     """Other things than stores of vectors bring their own version and check."""
     (tmp_path / "file").write_bytes(b"weights")
 
-    cache.save(client, runtime, "model-1", "v1", tmp_path / "file", max_bytes=100)
-    restored = cache.restore(
+    cache_service.save(client, runtime, "model-1", "v1", tmp_path / "file", max_bytes=100)
+    restored = cache_service.restore(
         client, runtime, "model-1", [], "v1", tmp_path / "back", max_bytes=100,
         check=lambda path: "" if path.read_bytes() == b"weights" else "other weights",
     )  # fmt: skip

@@ -354,7 +354,7 @@ def git_folder(workspace: Path, files: dict[str, str]) -> Path:
 def test_the_commit_in_the_workspace_is_read_without_git(
     tmp_path: Path, files: dict[str, str]
 ) -> None:
-    assert event.checked_out_commit(git_folder(tmp_path, files)) == HEAD
+    assert event.checked_out_commit(git_folder(tmp_path, files), tmp_path) == HEAD
 
 
 @pytest.mark.parametrize(
@@ -373,4 +373,4 @@ def test_a_workspace_that_does_not_tell_gives_nothing(
 ) -> None:
     (tmp_path / "secret").write_text(HEAD)
 
-    assert event.checked_out_commit(git_folder(tmp_path, files)) == ""
+    assert event.checked_out_commit(git_folder(tmp_path, files), tmp_path) == ""

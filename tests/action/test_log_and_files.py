@@ -143,6 +143,13 @@ def test_a_summary_stays_below_the_limit_in_bytes(tmp_path: Path) -> None:
     assert text.decode().endswith("The rest is left out; the report has all.\n")
 
 
+def test_many_summaries_together_stay_below_the_limit(tmp_path: Path) -> None:
+    for _ in range(30):
+        files.write_summary(tmp_path / "s", "가나다\n" * 6_000)
+
+    assert (tmp_path / "s").stat().st_size < 1_048_576
+
+
 def test_what_is_in_the_summary_stays(tmp_path: Path) -> None:
     (tmp_path / "s").write_text("before\n")
 

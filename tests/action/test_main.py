@@ -18,6 +18,7 @@ from fake_results import Reply
 from workflow import FAILS, HEAD, PASSES, Workflow
 
 from embed_ab.action.surfaces import OUTPUTS
+from embed_ab.providers.mock import MockEmbedder
 
 ROOT = Path(__file__).parents[2]
 
@@ -165,13 +166,8 @@ def test_a_bare_html_file_is_uploaded_on_request(workflow: Workflow) -> None:
 def test_matrix_legs_keys_and_attempts_have_artifacts_and_comments_of_their_own(
     workflow: Workflow,
 ) -> None:
-    run = workflow.run_id
     for more in ({}, {"strategy_index": "1"}, {"comment_key": "ko"}):
-        workflow.run_id = run  # one run of the workflow
-        (workflow.folder / str(run + 1)).exists() and (workflow.folder / str(run + 1)).rename(
-            workflow.folder / f"before-{more}"
-        )
-        workflow.run(**PASSES, **more)
+        workflow.run(**PASSES, **more, is_same_run=True)
 
     names = [made.name for made in workflow.results.artifacts]
     assert names == ["embed-ab.quality", "embed-ab.quality.leg-1", "embed-ab.quality.key-ko"]
@@ -331,6 +327,117 @@ def test_a_result_for_an_older_commit_is_not_posted(workflow: Workflow) -> None:
     assert "is not the newest" in ran.log
 
 
+def test_another_commit_than_the_pull_request_s_is_not_posted_as_its_head(
+    workflow: Workflow,
+) -> None:
+    """`ref: main` was checked out."""
+    (workflow.workspace / ".git").mkdir()
+    (workflow.workspace / ".git/HEAD").write_text("d" * 40)
+
+    ran = workflow.run(**PASSES)
+
+    assert (ran.code, workflow.github.comments) == (0, [])
+    assert "is not the newest" in ran.log
+
+
+@pytest.mark.parametrize("commit", [HEAD, "b" * 40], ids=["head", "merge"])
+def test_the_head_and_its_merge_are_posted(workflow: Workflow, commit: str) -> None:
+    (workflow.workspace / ".git").mkdir()
+    (workflow.workspace / ".git/HEAD").write_text(commit)
+
+    workflow.run(**PASSES)
+
+    assert len(workflow.github.comments) == 1
+
+
+def test_two_uses_with_one_key_are_warned_about(workflow: Workflow) -> None:
+    workflow.run(**PASSES)
+    ran = workflow.run(**FAILS, artifact_name="other", is_same_run=True)
+
+    assert len(workflow.github.comments) == 1
+    assert any("comment-key" in text for text in ran.annotations("warning"))
+
+
+def test_the_key_is_in_the_heading(workflow: Workflow) -> None:
+    workflow.run(**FAILS, comment_key="ko", strategy_index="2")
+
+    assert "## ✗ embed-ab `ko-leg2`: B is worse" in workflow.github.bodies()[0]
+
+
+def test_a_token_that_may_not_read_the_pull_request_is_a_notice(workflow: Workflow) -> None:
+    workflow.github.fail("GET", ".*/pulls/7", httpx.Response(403, json={"message": "no"}))
+
+    ran = workflow.run(**PASSES)
+
+    assert ran.annotations("warning") == []
+    assert ran.annotations("notice")[0].startswith("no comment: ")
+
+
+def test_a_wrong_input_does_not_undo_the_others(workflow: Workflow) -> None:
+    ran = workflow.run(**PASSES, comment="off", retention_days="-1")
+
+    assert ran.code == 2
+    assert ran.annotations("warning") == []
+    assert workflow.github.requests == []
+
+
+def test_a_bug_in_a_surface_is_no_failed_gate(
+    workflow: Workflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("embed_ab.render.markdown", broken)
+
+    ran = workflow.run(**FAILS, comment="off")
+
+    # The report folder holds comment.md, so that the comparison itself cannot be published.
+    assert (ran.code, ran.outputs["outcome"]) == (3, "error")
+
+
+def test_what_lies_in_the_report_folder_already_is_not_uploaded(workflow: Workflow) -> None:
+    (workflow.workspace / "embed-ab-report").mkdir()
+    (workflow.workspace / "embed-ab-report/index.html").write_text("<script>")
+
+    workflow.run(**PASSES)
+
+    assert "index.html" not in artifact_of(workflow).namelist()
+
+
+def test_a_results_service_that_is_silent_is_asked_once(workflow: Workflow) -> None:
+    for _ in range(50):
+        workflow.results.fail("GetCacheEntryDownloadURL")
+    asked = "GetCacheEntryDownloadURL"
+
+    ran = workflow.run(**PASSES)
+
+    assert ran.code == 0
+    assert {call.rpartition("/")[2] for call in workflow.results.calls()} == {asked}
+
+
+def test_an_error_in_the_settings_file_is_annotated_there(workflow: Workflow) -> None:
+    (workflow.workspace / ".embed-ab.yml").write_text("k: 5\nseed: [\n")
+
+    ran = workflow.run(**PASSES)
+
+    assert "::error title=embed-ab,file=.embed-ab.yml,line=3::" in ran.log
+
+
+def test_vectors_that_the_entry_for_these_texts_lacks_are_kept_too(
+    workflow: Workflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a model has moved on: each run would embed it again."""
+    workflow.run(**PASSES)
+    monkeypatch.setattr(MockEmbedder, "fingerprint", "mock:word:2")
+    embedded = []
+    for _ in range(2):
+        ran = workflow.run(**PASSES)
+        result = json.loads((workflow.workspace / ran.outputs["json-path"]).read_text("utf-8"))
+        embedded.append(sum(result["measured"]["texts_embedded"].values()))
+
+    assert embedded == [80, 0]
+
+
 def test_a_strangers_files_are_not_read_with_the_rights_of_the_base(workflow: Workflow) -> None:
     workflow.event = "pull_request_target"
     (workflow.workspace / ".git").mkdir()
@@ -340,6 +447,19 @@ def test_a_strangers_files_are_not_read_with_the_rights_of_the_base(workflow: Wo
 
     assert (ran.code, ran.outputs["outcome"]) == (2, "input-error")
     assert "pull_request_target" in ran.outputs["verdict"]
+
+
+@pytest.mark.parametrize("place", [".git", "eval/.git"])
+@pytest.mark.parametrize("commit", [HEAD, "d" * 40, ""], ids=["head", "merge", "unknown"])
+def test_pull_request_target_reads_nothing_but_the_base(
+    workflow: Workflow, place: str, commit: str
+) -> None:
+    workflow.event = "pull_request_target"
+    for folder, head in ((".git", "b" * 40), (place, commit)):
+        (workflow.workspace / folder).mkdir(exist_ok=True)
+        (workflow.workspace / folder / "HEAD").write_text(head)
+
+    assert workflow.run(**PASSES).code == 2
 
 
 def test_pull_request_target_on_the_base_is_an_ordinary_run(workflow: Workflow) -> None:

@@ -26,9 +26,9 @@ from fake_results import FakeResults, serving
 from workflow import Workflow
 
 from embed_ab.action import models
-from embed_ab.action.cache import Restored, Saved
+from embed_ab.action.cache_service import Restored, Saved
 from embed_ab.action.models import HERE, HubModel, models_of, restore_model, save_model
-from embed_ab.action.results import Runtime, runtime_of
+from embed_ab.action.results_service import Runtime, runtime_of
 from embed_ab.errors import GithubError
 from embed_ab.providers.model_files import hub_folder
 from embed_ab.settings import Settings

@@ -20,7 +20,7 @@ import pytest
 from fake_github import NOW, FakeGithub, Waits
 from npm_packages import node_modules
 
-from embed_ab.action import comment, event, github, publish
+from embed_ab.action import comment, event, github, untrusted
 from embed_ab.action.comment import Mark
 from embed_ab.action.event import NoPullRequest, PullRequest, Run
 from embed_ab.action.github import Api
@@ -175,7 +175,7 @@ def everything_we_ask() -> list[httpx.Request]:
         fake.add_artifact(b"", f"embed-ab.job{number}")
     with httpx.Client(transport=fake.transport()) as client:
         run = Run(id=5, attempt=1, commit="a" * 40)
-        publish.fetch_results(fake.api(), run, client=client, mask=lambda _: None)
+        untrusted.fetch_results(fake.api(), run, client=client, mask=lambda _: None)
     ours = ("/graphql", "/store/")
     return [request for request in fake.requests if not request.url.path.startswith(ours)]
 
@@ -255,7 +255,7 @@ def test_we_fetch_the_artifact_of_the_description(api: Api) -> None:
 
     run = Run(id=2332938, attempt=1, commit="328faa0536e6fef19753d9d91dc96a9931694ce3")
     with httpx.Client(transport=httpx.MockTransport(store)) as client:
-        fetched, problems = publish.fetch_results(
+        fetched, problems = untrusted.fetch_results(
             api, run, client=client, mask=masked.append, name="Rails"
         )
 

@@ -21,8 +21,8 @@ from fake_results import FakeResults, Job, Request, serving
 from npm_packages import node_modules
 
 from embed_ab.action.artifact import upload_artifact, zip_folder
-from embed_ab.action.cache import restore, save
-from embed_ab.action.results import Runtime, runtime_of
+from embed_ab.action.cache_service import restore, save
+from embed_ab.action.results_service import Runtime, runtime_of
 
 CLIENTS = Path(__file__).parent / "npm"
 

@@ -51,6 +51,7 @@ class Workflow:
     attempt: int = 1
     environ: dict[str, str] = field(default_factory=dict)
     waits: Waits = field(default_factory=Waits)
+    n_steps: int = 0
 
     @property
     def workspace(self) -> Path:
@@ -59,16 +60,17 @@ class Workflow:
     @property
     def vectors(self) -> Path:
         """The store of vectors of the container, which ends with the job."""
-        return self.folder / "container"
+        return self.folder / "embed-ab-cache"  # where every test has its cache
 
     def __post_init__(self) -> None:
         shutil.copytree(demo_folder("en"), self.workspace / "eval")
 
-    def run(self, **inputs: str) -> Ran:
-        """Run the action with inputs (`_` for `-`) in a fresh container."""
-        self.run_id += 1
+    def run(self, *, is_same_run: bool = False, **inputs: str) -> Ran:
+        """Run the action with inputs (`_` for `-`) in a fresh container, by default in a run."""
+        self.run_id += not is_same_run
         shutil.rmtree(self.vectors, ignore_errors=True)
-        runner = self.folder / str(self.run_id)
+        self.n_steps += 1
+        runner = self.folder / f"step-{self.n_steps}"
         runner.mkdir()
         job = self.results.job(run=f"run-{self.run_id}")
         head = {"sha": HEAD, "repo": {"id": 1, "full_name": REPOSITORY}}

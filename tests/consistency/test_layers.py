@@ -22,18 +22,18 @@ LAYERS: list[set[str]] = [
     {"systems"},
     {"settings"},
     {"outputs", "starter"},
-    {"action.results"},
-    {"action.artifact", "action.cache"},
+    {"action.results_service"},
+    {"action.artifact", "action.cache_service"},
     {"action.models"},
     {"terminal", "commands"},
     {"cli"},
     {"action.github"},
     {"action.event"},
     {"action.comment"},
-    {"action.inputs", "action.log", "action.files", "action.publish"},
+    {"action.inputs", "action.log", "action.files", "action.untrusted"},
     {"action.step"},
-    {"action.caches", "action.surfaces"},
-    {"action.forks"},
+    {"action.kept", "action.surfaces"},
+    {"action.publish"},
     {"action.main"},
     {"__main__", "__init__"},
 ]
@@ -43,9 +43,10 @@ ALLOWED_UPWARDS = {
     ("result", "render"),
     ("comparison", "__init__"),  # the version
     ("cli", "__init__"),
-    ("action.results", "__init__"),
+    ("action.results_service", "__init__"),
     ("action.main", "__init__"),
     ("action.step", "__init__"),
+    ("action.kept", "__init__"),
 }
 
 

@@ -17,7 +17,7 @@ import httpx
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from embed_ab.action.results import (
+from embed_ab.action.results_service import (
     Runtime,
     ServiceError,
     call,
@@ -47,6 +47,10 @@ class StoreKey:
     key: str
     restore_keys: tuple[str, ...]
 
+    def is_for_these_texts(self, matched: str) -> bool:
+        """Return whether a run with the same models and texts has left an entry."""
+        return matched.startswith(self.restore_keys[0])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Restored:
@@ -67,17 +71,21 @@ class Saved:
     reason: str = ""
 
 
-def store_key(models: Sequence[str], digest: str) -> StoreKey:
+def store_key(models: Sequence[str], digest: str, run: str) -> StoreKey:
     """Return the names of the store for some models and a set of texts.
 
-    models: all that decides a model's vectors: name, revision, prompts.
-    digest: of the texts; a run with the same one finds every vector it needs.
+    models: what is known beforehand of what decides a model's vectors: name, revision, prompts,
+    versions of libraries.
+    digest: of the texts; a run with the same one finds every vector it needs, unless a model has
+    moved on.
+    run: of the workflow, so that a run can leave an entry beside an older one, which never changes.
     A run with other texts starts from the newest store of the same models, else from any of ours.
     """
     model = hashlib.sha256(json.dumps(sorted(models)).encode()).hexdigest()[:16]
     texts = hashlib.sha256(digest.encode()).hexdigest()[:32]
-    prefix = f"{_PREFIX}{model}-"
-    return StoreKey(key=prefix + texts, restore_keys=(prefix, _PREFIX))
+    same_models = f"{_PREFIX}{model}-"
+    same_texts = f"{same_models}{texts}-"
+    return StoreKey(key=same_texts + run, restore_keys=(same_texts, same_models, _PREFIX))
 
 
 def store_version() -> str:

@@ -17,7 +17,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from embed_ab import render, result_json
-from embed_ab.action import publish
+from embed_ab.action import untrusted
 from embed_ab.action.event import Run
 from embed_ab.errors import GithubError, InputError
 
@@ -98,7 +98,7 @@ def test_a_damaged_result_is_a_comment_that_fits_or_our_error(
     if said:
         assert len(said) < 500
         return
-    again = publish.restated(comparison)
+    again = untrusted.restated(comparison)
 
     assert len(render.markdown(again).encode()) <= render.COMMENT_BYTES
     assert len(render.markdown(comparison).encode()) <= render.COMMENT_BYTES
@@ -110,7 +110,7 @@ def answer_to(content: bytes) -> str:
     fake = FakeGithub()
     fake.add_artifact(content)
     with httpx.Client(transport=fake.transport()) as client:
-        _, problems = publish.fetch_results(
+        _, problems = untrusted.fetch_results(
             fake.api(), RUN, client=client, mask=lambda secret: None
         )
     return "".join(map(str, problems))
@@ -171,7 +171,7 @@ def test_a_damaged_list_is_our_error_or_holds_only_what_is_of_the_run(
     said = ""
     with httpx.Client(transport=fake.transport()) as client:
         try:
-            publish.fetch_results(fake.api(), RUN, client=client, mask=lambda secret: None)
+            untrusted.fetch_results(fake.api(), RUN, client=client, mask=lambda secret: None)
         except GithubError as error:
             said = str(error)
     assert said.isprintable()

@@ -188,13 +188,19 @@ def signed_url(runtime: Runtime, reply: Mapping[str, Any], name: str) -> str:
     url = text_of(reply, name)
     if not _is_address(url):
         raise ServiceError(f"the results service gave no {name.replace('_', ' ')}")
-    for item in urlsplit(url).query.split("&"):
-        key, _, value = item.partition("=")
-        if key.lower() == "sig" and value:
-            plain_value = unquote(value)
-            for spelling in dict.fromkeys((value, plain_value, quote(plain_value, safe=""))):
-                runtime.mask(spelling)
+    mask_signature(url, runtime.mask)
     return url
+
+
+def mask_signature(url: str, mask: Callable[[str], None]) -> None:
+    """Hide the signature of an address in the log, in every spelling it may come in."""
+    for item in url.partition("?")[2].split("&"):
+        key, _, value = item.partition("=")
+        # A short value would hide everything that holds it.
+        if "sig" in key.lower() and len(value) >= 8:
+            once = unquote(value)
+            for spelling in dict.fromkeys((value, once, quote(once, safe=""))):
+                mask(spelling)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from embed_ab.action import cache, models, results
+from embed_ab import __version__
+from embed_ab.action import cache_service, models, results_service
 from embed_ab.action.step import Step
 from embed_ab.providers.cache import FILE_NAME, VectorStore, cache_folder
 from embed_ab.providers.model_files import hub_folder
@@ -20,22 +22,22 @@ KEPT_DAYS = 30
 """A store that goes from job to job would only grow: what no run used for so long is dropped."""
 
 
-def is_useful(step: Step, settings: Settings) -> bool:
-    """Return whether there is a cache service, and a comparison that has something to keep."""
-    specs = (settings.model_a, settings.model_b)
-    embeds = any(spec is not None and PROVIDERS[spec.provider].embedder for spec in specs)
-    return settings.cache and embeds and not results.unavailable(step.environ)
-
-
 class Kept:
     """The part of a job's files that outlives the job."""
 
     def __init__(self, step: Step) -> None:
         self._step = step
         self._folder = cache_folder(step.environ)
-        self._key: cache.StoreKey | None = None
-        self._is_exact = False
-        self._models: list[tuple[models.HubModel, cache.Restored]] = []
+        self._key: cache_service.StoreKey | None = None
+        self._is_complete = False
+        self._models: list[tuple[models.HubModel, cache_service.Restored]] = []
+
+    def is_useful(self, settings: Settings) -> bool:
+        """Return whether there is a cache service, and a comparison that has something to keep."""
+        specs = (settings.model_a, settings.model_b)
+        embeds = any(spec is not None and PROVIDERS[spec.provider].embedder for spec in specs)
+        is_there = not results_service.unavailable(self._step.environ)
+        return settings.cache and embeds and is_there
 
     def restore(self, settings: Settings) -> Settings:
         """Bring what fits best; return the settings to compare with.
@@ -45,7 +47,7 @@ class Kept:
         """
         self._step.attempt("cache of vectors", lambda: self._restore_vectors(settings))
         wanted = models.models_of(settings, self._step.environ)
-        if self._is_exact and all(model.is_pinned for model in wanted):
+        if self._is_complete and all(model.is_pinned for model in wanted):
             return settings  # nothing to embed, and no commit to ask for
         for model in wanted:
             self._step.attempt("cache of models", partial(self._restore_model, model))
@@ -60,33 +62,37 @@ class Kept:
 
     def _restore_vectors(self, settings: Settings) -> None:
         models = [
-            "\n".join(map(str, (spec, side.query_prompt, side.document_prompt)))
+            "\n".join(map(str, (spec, side.query_prompt, side.document_prompt, *_versions())))
             for label, spec in (("A", settings.model_a), ("B", settings.model_b))
             for side in (settings.side(label),)
         ]
-        key = cache.store_key(models, _texts_digest(Path(settings.eval_path)))
-        runtime = self._step.runtime()
-        restored = cache.restore_store(self._step.client, runtime, key, self._folder / FILE_NAME)
-        self._key, self._is_exact = key, restored.is_exact
+        environ = self._step.environ
+        run = f"{environ.get('GITHUB_RUN_ID', '')}-{environ.get('GITHUB_RUN_ATTEMPT', '')}"
+        key = cache_service.store_key(models, _texts_digest(Path(settings.eval_path)), run)
+        restored = cache_service.restore_store(
+            self._step.client, self._step.runtime(), key, self._folder / FILE_NAME
+        )
+        self._key = key
+        self._is_complete = key.is_for_these_texts(restored.matched_key)
         if restored.matched_key:
-            whose = "for these texts" if restored.is_exact else "of an earlier run"
-            self._say(f"vectors {whose}: {restored.n_bytes / 1e6:,.1f} MB from the cache")
+            whose = "for these texts" if self._is_complete else "of an earlier run"
+            self._step.log.line(f"vectors {whose}: {restored.n_bytes / 1e6:,.1f} MB from the cache")
         else:
-            self._say(f"no vectors from the cache: {restored.reason}")
+            self._step.log.line(f"no vectors from the cache: {restored.reason}")
 
     def _save_vectors(self, comparison: Comparison) -> None:
         n_embedded = sum(comparison.measured["texts_embedded"].values())
-        if self._key is None or self._is_exact or not n_embedded:
-            return  # an entry never changes, and only new vectors are worth another
+        if self._key is None or not n_embedded:
+            return
         with closing(VectorStore.open(self._folder)) as store:
             store.prune(older_than_days=KEPT_DAYS)
-        saved = cache.save_store(
+        saved = cache_service.save_store(
             self._step.client, self._step.runtime(), self._key.key, self._folder / FILE_NAME
         )
         if saved.is_saved:
-            self._say(f"kept {n_embedded:,} new vectors: {saved.n_bytes / 1e6:,.1f} MB")
+            self._step.log.line(f"kept {n_embedded:,} new vectors: {saved.n_bytes / 1e6:,.1f} MB")
         else:
-            self._say(f"vectors not kept: {saved.reason}")
+            self._step.log.line(f"vectors not kept: {saved.reason}")
 
     def _restore_model(self, model: models.HubModel) -> None:
         restored = models.restore_model(
@@ -99,11 +105,13 @@ class Kept:
         self._models.append((model, restored))
         if restored.matched_key:
             whose = "" if restored.is_exact else " of an earlier week"
-            self._say(f"{model.name}{whose}: {restored.n_bytes / 1e6:,.1f} MB from the cache")
+            self._step.log.line(
+                f"{model.name}{whose}: {restored.n_bytes / 1e6:,.1f} MB from the cache"
+            )
         else:
-            self._say(f"{model.name} not from the cache: {restored.reason}")
+            self._step.log.line(f"{model.name} not from the cache: {restored.reason}")
 
-    def _save_model(self, model: models.HubModel, restored: cache.Restored) -> None:
+    def _save_model(self, model: models.HubModel, restored: cache_service.Restored) -> None:
         saved = models.save_model(
             self._step.client,
             self._step.runtime(),
@@ -113,15 +121,12 @@ class Kept:
             clock=self._now,
         )
         if saved.is_saved:
-            self._say(f"kept {model.name}: {saved.n_bytes / 1e6:,.1f} MB")
+            self._step.log.line(f"kept {model.name}: {saved.n_bytes / 1e6:,.1f} MB")
         else:
-            self._say(f"{model.name} not kept: {saved.reason}")
+            self._step.log.line(f"{model.name} not kept: {saved.reason}")
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._step.clock(), UTC)
-
-    def _say(self, text: str) -> None:
-        self._step.log.line(text)
 
 
 def _texts_digest(folder: Path) -> str:
@@ -133,3 +138,12 @@ def _texts_digest(folder: Path) -> str:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
             digest.update(f"{path.name} {content}\n".encode())
     return digest.hexdigest()
+
+
+def _versions() -> list[str]:
+    """Return the versions of the packages that make vectors; they are part of a fingerprint."""
+    found = [__version__]
+    for name in ("sentence-transformers", "transformers", "torch"):
+        with suppress(PackageNotFoundError):
+            found.append(version(name))
+    return found

@@ -13,8 +13,14 @@ import httpx
 import pytest
 from fake_results import FakeResults, Reply, serving
 
-from embed_ab.action import results
-from embed_ab.action.results import BLOCK_BYTES, Runtime, ServiceError, runtime_of, unavailable
+from embed_ab.action import results_service
+from embed_ab.action.results_service import (
+    BLOCK_BYTES,
+    Runtime,
+    ServiceError,
+    runtime_of,
+    unavailable,
+)
 from embed_ab.errors import GithubError
 
 LIST = ("ArtifactService", "ListArtifacts")
@@ -79,8 +85,8 @@ def read(**changes: str) -> Runtime:
 
 def blob_url(fake: FakeResults, client: httpx.Client, runtime: Runtime, ids: dict[str, Any]) -> str:
     fields = ids | {"name": "r", "version": 4}
-    reply = results.call(client, runtime, "ArtifactService", "CreateArtifact", fields)
-    return results.signed_url(runtime, reply, "signed_upload_url")
+    reply = results_service.call(client, runtime, "ArtifactService", "CreateArtifact", fields)
+    return results_service.signed_url(runtime, reply, "signed_upload_url")
 
 
 # Who we are
@@ -184,7 +190,7 @@ def test_an_address_that_is_none_is_refused(address: str) -> None:
 
 
 def test_a_call_is_answered(client: httpx.Client, runtime: Runtime, ids: dict[str, Any]) -> None:
-    assert results.call(client, runtime, *LIST, ids) == {"artifacts": []}
+    assert results_service.call(client, runtime, *LIST, ids) == {"artifacts": []}
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
@@ -198,7 +204,7 @@ def test_a_passing_error_is_tried_again(
 ) -> None:
     fake.fail("ListArtifacts", Reply(status=status, body=b'{"code":"unavailable","msg":"busy"}'))
 
-    assert results.call(client, runtime, *LIST, ids) == {"artifacts": []}
+    assert results_service.call(client, runtime, *LIST, ids) == {"artifacts": []}
     assert waits == [3.0]
 
 
@@ -208,7 +214,7 @@ def test_an_answer_that_is_no_json_object_is_asked_for_again(
 ) -> None:
     fake.fail("ListArtifacts", Reply(status=200, body=body))
 
-    assert results.call(client, runtime, *LIST, ids) == {"artifacts": []}
+    assert results_service.call(client, runtime, *LIST, ids) == {"artifacts": []}
 
 
 def test_a_cut_connection_is_tried_again(
@@ -216,7 +222,7 @@ def test_a_cut_connection_is_tried_again(
 ) -> None:
     fake.fail("ListArtifacts")
 
-    assert results.call(client, runtime, *LIST, ids) == {"artifacts": []}
+    assert results_service.call(client, runtime, *LIST, ids) == {"artifacts": []}
 
 
 def test_five_tries_wait_longer_each_time(
@@ -231,7 +237,7 @@ def test_five_tries_wait_longer_each_time(
         fake.fail("ListArtifacts", Reply(status=503, body=b'{"msg":"down"}'))
 
     with pytest.raises(ServiceError, match="ListArtifacts: the results service answered 503: down"):
-        results.call(client, runtime, *LIST, ids)
+        results_service.call(client, runtime, *LIST, ids)
     assert len(fake.requests) == 5
     assert waits == pytest.approx([3.0, 5.625, 8.4375, 12.65625])
 
@@ -243,7 +249,7 @@ def test_another_error_is_final(
     fake.fail("ListArtifacts", Reply(status=status, body=b'{"code":"no","msg":"no"}'))
 
     with pytest.raises(ServiceError) as caught:
-        results.call(client, runtime, *LIST, ids)
+        results_service.call(client, runtime, *LIST, ids)
     assert (caught.value.status, caught.value.code) == (status, "no")
     assert len(fake.requests) == 1
 
@@ -257,7 +263,7 @@ def test_the_wait_that_the_server_asks_for_is_kept(
 ) -> None:
     fake.fail("ListArtifacts", Reply(status=429, body=b"{}", headers={"Retry-After": "17"}))
 
-    results.call(client, runtime, *LIST, ids)
+    results_service.call(client, runtime, *LIST, ids)
 
     assert waits == [17.0]
 
@@ -272,7 +278,7 @@ def test_a_long_wait_is_not_waited(
     fake.fail("ListArtifacts", Reply(status=429, body=b"{}", headers={"Retry-After": "3600"}))
 
     with pytest.raises(ServiceError, match="429"):
-        results.call(client, runtime, *LIST, ids)
+        results_service.call(client, runtime, *LIST, ids)
     assert waits == []
 
 
@@ -284,7 +290,7 @@ def test_a_redirect_is_not_followed(
     fake.fail("ListArtifacts", Reply(status=307, headers=headers))
 
     with httpx.Client(follow_redirects=True) as client, pytest.raises(ServiceError, match="307"):
-        results.call(client, runtime, *LIST, ids)
+        results_service.call(client, runtime, *LIST, ids)
     assert fake.calls() == ["ListArtifacts"]
 
 
@@ -294,7 +300,7 @@ def test_an_error_shows_neither_token_nor_line_ends(
     fake.fail("ListArtifacts", Reply(status=400, body=json.dumps({"msg": "a\n::x::b"}).encode()))
 
     with pytest.raises(ServiceError) as caught:
-        results.call(client, runtime, *LIST, ids)
+        results_service.call(client, runtime, *LIST, ids)
     assert str(caught.value) == "ListArtifacts: the results service answered 400: a ::x::b"
 
 
@@ -305,18 +311,18 @@ def test_a_server_that_is_not_there_says_so(
     gone = runtime_of(environ, mask=lambda secret: None, sleep=waits.append)
 
     with pytest.raises(ServiceError, match="the connection failed"):
-        results.call(client, gone, *LIST, {})
+        results_service.call(client, gone, *LIST, {})
     assert len(waits) == 4
 
 
 @pytest.mark.parametrize("reply", [{"signed_url": "u"}, {"signedUrl": "u"}])
 def test_a_field_is_read_in_both_spellings(reply: dict[str, Any]) -> None:
-    assert results.text_of(reply, "signed_url") == "u"
+    assert results_service.text_of(reply, "signed_url") == "u"
 
 
 @pytest.mark.parametrize("value", [None, True, 1.5, [], {}])
 def test_a_field_of_another_type_counts_as_absent(value: Any) -> None:
-    assert results.text_of({"name": value}, "name") == ""
+    assert results_service.text_of({"name": value}, "name") == ""
 
 
 # Signatures
@@ -325,12 +331,12 @@ def test_a_field_of_another_type_counts_as_absent(value: Any) -> None:
 def test_a_signature_is_hidden_in_each_spelling(runtime: Runtime, masked: list[str]) -> None:
     url = "https://blob.example/a/b?se=1&sig=a%2Fb%2Bc%3D"
 
-    assert results.signed_url(runtime, {"signed_url": url}, "signed_url") == url
+    assert results_service.signed_url(runtime, {"signed_url": url}, "signed_url") == url
     assert masked == ["a%2Fb%2Bc%3D", "a/b+c="]
 
 
 def test_a_bare_signature_is_hidden_encoded_too(runtime: Runtime, masked: list[str]) -> None:
-    results.signed_url(runtime, {"signed_url": "http://b.example/a?sig=a/c="}, "signed_url")
+    results_service.signed_url(runtime, {"signed_url": "http://b.example/a?sig=a/c="}, "signed_url")
 
     assert masked == ["a/c=", "a%2Fc%3D"]
 
@@ -341,7 +347,7 @@ def test_a_bare_signature_is_hidden_encoded_too(runtime: Runtime, masked: list[s
 )
 def test_a_signed_address_that_is_none_is_refused(runtime: Runtime, url: str) -> None:
     with pytest.raises(ServiceError, match="no signed url"):
-        results.signed_url(runtime, {"signed_url": url}, "signed_url")
+        results_service.signed_url(runtime, {"signed_url": url}, "signed_url")
 
 
 # Uploads
@@ -353,7 +359,7 @@ def test_a_blob_is_uploaded_in_blocks_and_in_order(
     content = b"".join(bytes([number]) * BLOCK_BYTES for number in range(2)) + b"end"
     url = blob_url(fake, client, runtime, ids)
 
-    blob = results.upload(client, runtime, url, io.BytesIO(content), "application/zip")
+    blob = results_service.upload(client, runtime, url, io.BytesIO(content), "application/zip")
 
     assert fake.calls()[1:] == ["PUT block", "PUT block", "PUT block", "PUT blocklist"]
     assert fake.artifacts[0].content == content
@@ -366,7 +372,7 @@ def test_the_signed_address_is_sent_letter_by_letter(
 ) -> None:
     url = blob_url(fake, client, runtime, ids)
 
-    results.upload(client, runtime, url, io.BytesIO(b"x"), "application/zip")
+    results_service.upload(client, runtime, url, io.BytesIO(b"x"), "application/zip")
 
     signed = url.removeprefix(fake.address)
     assert all(request.target.startswith(f"{signed}&comp=") for request in fake.requests[1:])
@@ -382,7 +388,7 @@ def test_a_bare_equals_sign_in_a_signature_stays(runtime: Runtime) -> None:
 
     with httpx.Client(transport=httpx.MockTransport(answer)) as client:
         url = "http://blob.example/upload?sig=a-b_c=&expires=2026-01-01"
-        results.upload(client, runtime, url, io.BytesIO(b"x"), "text/html")
+        results_service.upload(client, runtime, url, io.BytesIO(b"x"), "text/html")
 
     assert seen[1] == b"/upload?sig=a-b_c=&expires=2026-01-01&comp=blocklist"
 
@@ -393,7 +399,7 @@ def test_no_token_goes_to_the_blob_store(
     """Even from a client that sends one to every address."""
     with httpx.Client(headers={"Authorization": "Bearer github"}, auth=("a", "b")) as client:
         url = blob_url(fake, client, runtime, ids)
-        results.upload(client, runtime, url, io.BytesIO(b"x"), "application/zip")
+        results_service.upload(client, runtime, url, io.BytesIO(b"x"), "application/zip")
 
     assert "authorization" in fake.requests[0].headers
     assert not any("authorization" in request.headers for request in fake.requests[1:])
@@ -415,7 +421,7 @@ def test_a_failed_part_of_an_upload_is_sent_again(
     url = blob_url(fake, client, runtime, ids)
     fake.fail(call, fault, is_carried_out=is_carried_out)
 
-    results.upload(client, runtime, url, io.BytesIO(b"x"), "application/zip")
+    results_service.upload(client, runtime, url, io.BytesIO(b"x"), "application/zip")
 
     assert fake.artifacts[0].content == b"x"
 
@@ -426,7 +432,7 @@ def test_a_refused_signature_is_final(
     url = blob_url(fake, client, runtime, ids).replace("sp=cw", "sp=r")
 
     with pytest.raises(ServiceError, match=r"blob store answered 403 \(AuthenticationFailed\)"):
-        results.upload(client, runtime, url, io.BytesIO(b"x"), "application/zip")
+        results_service.upload(client, runtime, url, io.BytesIO(b"x"), "application/zip")
     assert fake.calls()[1:] == ["PUT block"]
 
 
@@ -448,7 +454,7 @@ def test_a_download_that_breaks_off_starts_again(runtime: Runtime) -> None:
 
     target = io.BytesIO()
     with serve(Broken(), httpx.ByteStream(b"all")) as client:
-        n_bytes = results.download(client, runtime, "http://b.example/x", target, 100)
+        n_bytes = results_service.download(client, runtime, "http://b.example/x", target, 100)
 
     assert (n_bytes, target.getvalue()) == (3, b"all")
 
@@ -456,7 +462,7 @@ def test_a_download_that_breaks_off_starts_again(runtime: Runtime) -> None:
 def test_a_download_that_is_too_short_starts_again(runtime: Runtime) -> None:
     target = io.BytesIO()
     with serve(httpx.ByteStream(b"al"), httpx.ByteStream(b"all"), Content_Length="3") as client:
-        results.download(client, runtime, "http://b.example/x", target, 100)
+        results_service.download(client, runtime, "http://b.example/x", target, 100)
 
     assert target.getvalue() == b"all"
 
@@ -466,13 +472,13 @@ def test_a_download_above_its_limit_is_given_up(runtime: Runtime) -> None:
         serve(httpx.ByteStream(b"x" * 101)) as client,
         pytest.raises(ServiceError, match="more than 100 bytes"),
     ):
-        results.download(client, runtime, "http://b.example/x", io.BytesIO(), 100)
+        results_service.download(client, runtime, "http://b.example/x", io.BytesIO(), 100)
 
 
 def test_a_compressed_download_stays_as_it_is(runtime: Runtime) -> None:
     """So that nothing grows while it arrives."""
     target = io.BytesIO()
     with serve(httpx.ByteStream(b"\x1f\x8b"), Content_Encoding="gzip") as client:
-        results.download(client, runtime, "http://b.example/x", target, 100)
+        results_service.download(client, runtime, "http://b.example/x", target, 100)
 
     assert target.getvalue() == b"\x1f\x8b"
