@@ -97,6 +97,11 @@ def compare_runs(
             "compare",
             hint="Check the grades in the qrels, or lower --min-grade.",
         )
+    if not any((system.run.documents >= 0).any() for system in (a, b)):
+        raise InputError(
+            "neither A nor B finds any document, so there is nothing to compare",
+            hint="Look at the texts: with BM25, queries and documents must share words.",
+        )
     systems = {"A": a, "B": b} | ({"BM25": bm25} if bm25 else {})
     values = {label: _values(system.run, evalset, options) for label, system in systems.items()}
     gold = gold_documents(evalset, options.min_grade)

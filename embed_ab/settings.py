@@ -41,6 +41,8 @@ def _split(value: Any) -> Any:
     """One text with commas or line ends, or a list: both are lists."""
     if not isinstance(value, str):
         return value
+    if value.strip() and not value.strip(", \t\r\n"):
+        raise ValueError("Input should name at least one")  # a gate must not vanish unseen
     return [part.strip() for part in re.split(r"[,\n]+", value) if part.strip()]
 
 
@@ -212,7 +214,11 @@ class Settings(BaseModel):
 
     ignore: Names = _setting((), "Codes of cautions to hide. Repeatable.", group="Output")
     worst_queries: Whole = _setting(
-        10, "How many of the worst and best queries show their documents.", group="Output", ge=0
+        10,
+        "How many of the worst and best queries show their documents.",
+        group="Output",
+        ge=0,
+        le=100_000,
     )
     redact: bool = _setting(
         False,
@@ -221,7 +227,8 @@ class Settings(BaseModel):
     )
     out: OneLine = _setting(
         "",
-        "Folder for report.html, result.json and comment.md; else a fresh one in the cache folder.",
+        "Folder for report.html, result.json and comment.md; else a fresh one in the cache folder, "
+        "and embed-ab-report in the action.",
         group="Output",
         not_in_file=True,
     )
@@ -329,6 +336,12 @@ def resolve(
     Raises: InputError that names the flag, or the file and its key.
     """
     from_file = read_config(config) if config else {}
+    for label in ("a", "b"):
+        model = f"model-{label}"
+        if flags.get(model) and str(flags[model]) != str(from_file.get(model, flags[model])):
+            # Prompts stand in the file for the model that stands there, not for another one.
+            for role in ("query", "doc"):
+                from_file.pop(f"{label}-{role}-prompt", None)
     given = {
         key: value
         for key, value in flags.items()
@@ -414,6 +427,9 @@ def _read_config(path: Path) -> dict[str, Any]:
                 f"{path}: unknown setting '{key}'" + _did_you_mean(str(key), allowed),
                 hint="`embed-ab schema` prints every setting.",
             )
+    for key, value in loaded.items():
+        if isinstance(value, int) and value.bit_length() > 64:
+            raise InputError(f"{path}: {key} is too large a number", hint=_help(str(key)))
     return {key: value for key, value in loaded.items() if value is not None}
 
 

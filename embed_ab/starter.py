@@ -37,11 +37,11 @@ _TAG_NOTE = "  # zizmor: ignore[unpinned-uses] a moving tag brings fixes"
 
 
 def write(folder: Path, settings: Settings, *, uses: str = USES, forks: bool = False) -> list[Path]:
-    """Write the files below a folder and return their paths.
+    """Write the files below a folder and return the paths of those that were not there.
 
     settings: with evaluation set, systems and gates.
     forks: also write the workflow that comments on pull requests from forks.
-    Raises: InputError, and then nothing was written, for a file that is there already.
+    Raises: InputError, and then nothing was written, where all are there already.
     """
     settings.options()
     if not _USES.fullmatch(uses):
@@ -56,8 +56,14 @@ def write(folder: Path, settings: Settings, *, uses: str = USES, forks: bool = F
     }
     if forks:
         files[folder / _COMMENT_WORKFLOW] = _render("comment-workflow.yml", action)
-    _create(files)
-    return list(files)
+    missing = {path: text for path, text in files.items() if not os.path.lexists(path)}
+    if not missing:
+        raise InputError(
+            f"{', '.join(map(str, files))}: already there",
+            hint="Nothing was written. With --dir the files go to another folder, to copy from.",
+        )
+    _create(missing)
+    return list(missing)
 
 
 def next_steps(
@@ -136,8 +142,6 @@ def _entry(key: str, value: Any) -> str:
 def _create(files: dict[Path, str]) -> None:
     """Create all files or none."""
     hint = "Nothing was written. With --dir the files go to another folder, to copy from."
-    if taken := [path for path in files if os.path.lexists(path)]:
-        raise InputError(f"{', '.join(map(str, taken))}: already there", hint=hint)
     written: list[Path] = []
     try:
         for path, text in files.items():

@@ -61,8 +61,19 @@ def connect(
     try:
         # Redirects are not followed: another host has no business with the token.
         return httpx.Client(base_url=api_url, headers=headers, timeout=timeout, transport=transport)
-    except (httpx.InvalidURL, ValueError):
+    except httpx.InvalidURL:
         raise GithubError(f"GITHUB_API_URL is no address: {formats.plain(api_url)}") from None
+    except (OSError, ValueError, ImportError) as error:
+        raise no_client(error) from None
+
+
+def no_client(error: Exception) -> GithubError:
+    """Return what to say where no HTTP client can be made."""
+    return GithubError(
+        f"no connection can be made: {type(error).__name__}: {formats.plain(str(error))}",
+        hint="Look at the variables SSL_CERT_FILE, HTTPS_PROXY, ALL_PROXY and NO_PROXY; a file "
+        "must be one that the container has, below the workspace for example.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ given.
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,12 +14,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from embed_ab import formats
 from embed_ab.errors import InputError
 from embed_ab.settings import CONFIG_NAME, Settings, key_of, resolve
 
 REPORT_FOLDER = "embed-ab-report"
 _NOT_INPUTS = {"report", "json", "quiet"}  # files have fixed names in the report folder
 _PATHS = ("eval-path", "out", "runs")
+_SAME = {"fail-if-worse": "gate"}  # the command line has both spellings
+_OF_THE_RUNNER = ("args", "entrypoint")  # keys of `with` that it reads itself
 
 
 def _switch(value: Any) -> Any:
@@ -48,16 +52,20 @@ class Publishing(BaseModel):
         description="compare; or publish, in a workflow on workflow_run: comment on a fork's pull "
         "request what its own run found.",
     )
-    config: str = Field("", description="Settings file; default .embed-ab.yml where it exists.")
+    config: str = Field(
+        "",
+        description="Settings file; default .embed-ab.yml where it exists. none reads no file, so "
+        "that inputs alone decide.",
+    )
     comment: Literal["always", "changes", "failure", "off"] = Field(
         "always",
-        description="When to write the pull request's comment: at each run, when the result shown "
-        "changes, when the step fails (an older failing comment is still updated), or never.",
+        description="When to write the pull request's comment: always; on changes of the result "
+        "shown; on a failure (an older failing comment is still updated); or off.",
     )
     comment_key: str = Field(
         "",
         description="Tells several uses of the action on one pull request apart.",
-        pattern=r"^[\w.-]{0,60}$",
+        pattern=r"^[\w-]{0,60}$",
     )
     pull_request: int = Field(
         0,
@@ -92,7 +100,25 @@ class Publishing(BaseModel):
     @property
     def key(self) -> str:
         """Return what tells this use of the action apart on a pull request."""
-        return "-".join(filter(None, (self.comment_key, self.leg and f"leg{self.leg}")))
+        # A comment-key has no dot in it, so that no key equals that of a leg.
+        return ".".join(filter(None, (self.comment_key, self.leg and f"leg.{self.leg}")))
+
+
+def unknown(environ: Mapping[str, str]) -> list[str]:
+    """Return the inputs that there are none of, as the runner hands over what it does not know.
+
+    Raises: InputError for one that is nearly an input: a misspelt gate would be no gate.
+    """
+    known = [*publishing_keys(), *comparison_keys(), *_SAME, *_OF_THE_RUNNER]
+    given = [name.removeprefix("INPUT_").lower() for name in environ if name.startswith("INPUT_")]
+    strange = [key for key in given if key not in known and environ[f"INPUT_{key.upper()}"]]
+    for key in strange:
+        if close := difflib.get_close_matches(key.replace("_", "-"), known, n=1, cutoff=0.75):
+            raise InputError(
+                f"there is no input {formats.plain(key)}; did you mean {close[0]}?",
+                hint="The README has a table of all inputs.",
+            )
+    return strange
 
 
 def publishing(environ: Mapping[str, str]) -> Publishing:
@@ -126,8 +152,13 @@ def settings(environ: Mapping[str, str], inputs: Publishing, workspace: Path) ->
     Raises: InputError that names the input or the file.
     """
     given = _switches(dict(_given(environ, comparison_keys())))
+    for other, key in _SAME.items():
+        for _, value in _given(environ, [other]):
+            if key in given:
+                raise InputError(f"inputs {key} and {other} are one input, given twice")
+            given[key] = value
     config = workspace / (inputs.config or CONFIG_NAME)
-    is_named = bool(inputs.config) or config.is_file()
+    is_named = inputs.config != "none" and (bool(inputs.config) or config.is_file())
     if is_named:
         _refuse_outside(config, workspace, "config")
     # As a name in messages, the file is below the workspace, where the step runs.
@@ -151,7 +182,11 @@ def settings(environ: Mapping[str, str], inputs: Publishing, workspace: Path) ->
             if (workspace / paths[key]).resolve() == workspace.resolve():
                 raise InputError(f"input {key}: the workspace itself", hint="Name a folder in it.")
     for key, spec in (("model-a", found.model_a), ("model-b", found.model_b)):
-        if spec is not None and spec.provider == "st" and os.path.lexists(workspace / spec.name):
+        if spec is None or spec.provider != "st":
+            continue
+        if spec.name.startswith("~"):
+            raise InputError(f"input {key}: {spec.name} leads out of the workspace")
+        if os.path.lexists(workspace / spec.name):
             _refuse_outside(workspace / spec.name, workspace, f"input {key}")
             _refuse_links(workspace / spec.name, workspace, f"input {key}")
     return found.model_copy(update={key.replace("-", "_"): path for key, path in paths.items()})
@@ -215,17 +250,26 @@ def _refuse_outside(path: Path, workspace: Path, what: str) -> None:
 
 
 def _refuse_links(folder: Path, workspace: Path, what: str, *, even_inside: bool = False) -> None:
-    """Refuse links below a folder that lead out of the workspace; for places to write, all."""
-    for parent, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            path = Path(parent) / name
-            if not path.is_symlink():
-                continue
-            if even_inside:
-                raise InputError(
-                    f"{what}: {_below(path, workspace)} is a link", hint="Choose another folder."
-                )
-            _refuse_outside(path, workspace, what)
+    """Refuse links below a folder that lead out of the workspace; for places to write, all.
+
+    A link to a folder inside is followed, because there can be links in it, too.
+    """
+    waiting, seen = [folder], set()
+    while waiting:
+        place = waiting.pop()
+        if not place.is_dir() or (real := place.resolve()) in seen:
+            continue
+        seen.add(real)
+        for path in place.iterdir():
+            if path.is_symlink():
+                if even_inside:
+                    raise InputError(
+                        f"{what}: {_below(path, workspace)} is a link",
+                        hint="Choose another folder.",
+                    )
+                _refuse_outside(path, workspace, what)
+            if path.is_dir():
+                waiting.append(path)
     if even_inside and folder.resolve() != workspace.resolve() / _below(folder, workspace):
         raise InputError(
             f"{what}: {_below(folder, workspace)} is reached through a link",

@@ -34,7 +34,11 @@ def main() -> int:
             "shows a comparison, `IMAGE --help` every command.\n"
         )
         return InputError.exit_code
-    os.chdir(workspace)
+    try:
+        os.chdir(workspace)
+    except OSError as error:
+        sys.stderr.write(f"error: the workspace cannot be entered: {error.strerror}\n")
+        return InputError.exit_code
     step = Step(environ=dict(os.environ), workspace=Path(workspace), stdout=sys.stdout)
     step.seconds["start"] = _age_of_this_process()
     return run(step)
@@ -46,24 +50,30 @@ def run(step: Step) -> int:
     step.log.line(f"embed-ab {__version__}")
     for name in _SECRETS:
         step.log.mask(step.environ.get(name, ""))
-    with step.client:
-        try:
-            given = inputs.publishing(step.environ)
-        except InputError as error:
-            code = finish(step, inputs.readable(step.environ), Failed(error=error))
-        else:
-            act = publish_results if given.mode == "publish" else compare
-            try:
-                code = act(step, given)
-            except Exception as fault:
-                # Whatever it is, it is no failed gate, and its text must not act in the log.
-                failed = Failed(error=step.bug(fault))
-                failed.annotate(step.log)
-                step.write_outputs(dict.fromkeys(OUTPUTS, "") | failed.outputs)
-                code = failed.exit_code
+    try:
+        code = _act(step)
+    except Exception as fault:
+        # Whatever it is, it is no failed gate, and its text must not act in the log.
+        failed = Failed(error=step.bug(fault))
+        failed.annotate(step.log)
+        step.write_outputs(dict.fromkeys(OUTPUTS, "") | failed.outputs)
+        code = failed.exit_code
+    finally:
+        step.close()
     shown = "".join(f"{name} {seconds:.1f} s, " for name, seconds in step.seconds.items())
     step.log.line(f"times: {shown}all after the start {time.perf_counter() - started:.1f} s")
     return code
+
+
+def _act(step: Step) -> int:
+    try:
+        for key in inputs.unknown(step.environ):
+            step.log.warning(f"there is no input {key}; it is ignored")
+        given = inputs.publishing(step.environ)
+    except InputError as error:
+        given = inputs.readable(step.environ)
+        return finish(step, given, Failed(error=error, name=given.key))
+    return publish_results(step, given) if given.mode == "publish" else compare(step, given)
 
 
 def compare(step: Step, given: Publishing) -> int:
@@ -88,12 +98,18 @@ def measure(step: Step, given: Publishing, kept: Kept) -> Measured | Failed:
         _refuse_strangers_files(step, settings)
         for key, value in settings.changed().items():
             log.line(f"{key}: {formats.shorten(formats.setting(value), 200)}")
-        if kept.is_useful(settings):
-            with step.phase("cache"):
-                settings = kept.restore(settings)
-        with step.phase("comparison"), log.inert():
-            progress = terminal.progress_lines(log.line)
-            finished = commands.compare(settings, on_progress=progress)
+        with step.phase("cache"):
+            prepared = kept.restore(settings)
+        try:
+            finished = _compare(step, prepared)
+        except InputError:
+            raise
+        except EmbedAbError as error:
+            if not kept.brought:
+                raise
+            # An entry of the cache can be anybody's, and a bad one must not last.
+            log.warning(f"failed with what the cache brought; once more without: {error}")
+            finished = _compare(step, kept.discard(settings))
         with log.inert():
             # In a log a row of a table should be one line.
             console = Console(file=step.stdout, width=200)
@@ -105,6 +121,12 @@ def measure(step: Step, given: Publishing, kept: Kept) -> Measured | Failed:
     except Exception as fault:
         return Failed(error=step.bug(fault), name=given.key)
     return Measured(finished=finished, settings=settings, name=given.key)
+
+
+def _compare(step: Step, settings: Settings) -> commands.Finished:
+    with step.phase("comparison"), step.log.inert():
+        progress = terminal.progress_lines(step.log.line)
+        return commands.compare(settings, on_progress=progress)
 
 
 def finish(step: Step, given: Publishing, result: Measured | Failed) -> int:

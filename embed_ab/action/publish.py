@@ -12,6 +12,7 @@ from embed_ab.action.untrusted import Fetched
 from embed_ab.errors import EmbedAbError, InputError
 from embed_ab.result import redacted
 
+_OUTCOMES = ("pass", "inconclusive", "fail")  # the worst last
 UNVERIFIED = (
     "The figures were computed by the pull request's own run, with what the pull request changed, "
     "and are not verified."
@@ -40,7 +41,7 @@ def publish_results(step: Step, given: Publishing) -> int:
 
 
 def _publish(step: Step, given: Publishing) -> dict[str, str]:
-    """Write one comment with every result; return the outputs of the first.
+    """Write one comment with every result; return the outputs of the worst.
 
     Raises: InputError, GithubError.
     """
@@ -69,10 +70,13 @@ def _publish(step: Step, given: Publishing) -> dict[str, str]:
         if isinstance(pull, event.NoPullRequest):
             step.log.line(f"no comment: {pull.reason}")
             return {}
-        if not fetched:
-            return {}
-        markdown = _markdown(fetched, given, is_redacted=is_redacted)
         page = f"{step.repository_page}/actions/runs/{run.id}"
+        if fetched:
+            markdown = _markdown(fetched, given, is_redacted=is_redacted)
+        else:
+            # What an older commit's comment says must not stand as if it were this commit's.
+            text = "The run of the pull request left no result that can be shown."
+            markdown = render.unfinished(text, "Its page has the reason.", given.comment_key)
         posted = upsert_comment(
             api,
             pull,
@@ -81,18 +85,21 @@ def _publish(step: Step, given: Publishing) -> dict[str, str]:
             f"publish {given.comment_key}".strip(),
             run,
             mode=given.comment,
-            is_failure=any(_is_failure(result) for result in fetched),
+            is_failure=not fetched or any(map(_is_failure, fetched)),
             server_url=step.server_url,
             report_url=f"{page}/artifacts/{fetched[0].artifact_id}" if len(fetched) == 1 else page,
-            note=UNVERIFIED,
+            note=UNVERIFIED if fetched else "",
         )
     step.log.line(f"comment {posted.what}: {posted.why} {posted.url}")
     if given.job_summary:
-        step.attempt("summary", lambda: step.write_summary(f"> {UNVERIFIED}\n\n{markdown}"))
-    first = fetched[0].comparison
+        note = f"> {UNVERIFIED}\n\n" if fetched else ""
+        step.attempt("summary", lambda: step.write_summary(note + markdown))
+    if not fetched:
+        return {"outcome": "error", "comment-url": posted.url}
+    worst = max(fetched, key=lambda result: _OUTCOMES.index(result.comparison.outcome)).comparison
     return {
-        "outcome": first.outcome,
-        "verdict": formats.plain(first.verdict),
+        "outcome": worst.outcome,
+        "verdict": formats.plain(worst.verdict),
         "comment-url": posted.url,
     }
 

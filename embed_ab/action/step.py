@@ -29,8 +29,7 @@ class Step:
 
     seconds: how long each phase took. silent: services that gave no answer.
 
-    clock: seconds since 1970. token: words that nobody can guess. client: for all but the REST
-    interface; it carries no key.
+    clock: seconds since 1970. token: words that nobody can guess. opened: what `close` closes.
     """
 
     environ: Mapping[str, str]
@@ -39,7 +38,7 @@ class Step:
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     token: Callable[[], str] = lambda: secrets.token_hex(16)
-    client: httpx.Client = field(default_factory=httpx.Client)
+    opened: list[httpx.Client] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     silent: list[str] = field(default_factory=list)
 
@@ -63,6 +62,24 @@ class Step:
         """Return the address of GitHub, or of an enterprise's own."""
         return (self.environ.get("GITHUB_SERVER_URL") or "https://github.com").rstrip("/")
 
+    @property
+    def client(self) -> httpx.Client:
+        """Return the client for all but the REST interface; it carries no key.
+
+        Raises: GithubError where the variables for proxies or certificates are of no use.
+        """
+        if not self.opened:
+            try:
+                self.opened.append(httpx.Client())
+            except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:
+                raise github.no_client(error) from None
+        return self.opened[0]
+
+    def close(self) -> None:
+        """Close what was opened."""
+        while self.opened:
+            self.opened.pop().close()
+
     def payload(self) -> Mapping[str, Any]:
         """Return the event. Raises: GithubError."""
         return event.read_payload(Path(self.environ.get("GITHUB_EVENT_PATH", "")))
@@ -70,7 +87,7 @@ class Step:
     def runtime(self) -> results_service.Runtime:
         """Return what the results service needs. Raises: GithubError where there is none."""
         if self.silent:  # each try takes minutes
-            raise GithubError("the results service gave no answer before and is not asked again")
+            raise GithubError("the results service failed before and is not asked again")
         return results_service.runtime_of(self.environ, mask=self.log.mask, sleep=self.sleep)
 
     @contextmanager
@@ -101,7 +118,7 @@ class Step:
             )
             annotate = self.log.notice if is_permission else self.log.warning
             annotate(f"no {what}: {with_hint(error)}")
-            if isinstance(error, results_service.ServiceError) and not error.status:
+            if isinstance(error, results_service.ServiceError) and error.is_passing:
                 self.silent.append("results service")
         except Exception as fault:
             self.log.warning(f"no {what}: {with_hint(self.bug(fault))}")

@@ -60,7 +60,7 @@ class Failed:
     def outputs(self) -> dict[str, str]:
         """Return the outputs that are known."""
         outcome = "input-error" if self.exit_code == 2 else "error"
-        return {"outcome": outcome, "verdict": formats.plain(str(self.error))}
+        return {"outcome": outcome, "verdict": _sentence(str(self.error))}
 
     @property
     def is_failure(self) -> bool:
@@ -122,7 +122,7 @@ class Measured:
         primary = next(d for d in comparison.differences if d.metric == comparison.primary)
         return {
             "outcome": comparison.outcome,
-            "verdict": formats.plain(comparison.verdict),
+            "verdict": _sentence(comparison.verdict),
             "difference": repr(primary.difference),
             "low": repr(primary.low),
             "high": repr(primary.high),
@@ -208,7 +208,7 @@ def comment(step: Step, given: Publishing, result: Measured | Failed, report_url
             api,
             pull,
             result.markdown(),
-            given.key,
+            comment_key(step, given),
             run,
             mode=given.comment,
             is_failure=result.is_failure,
@@ -222,3 +222,16 @@ def comment(step: Step, given: Publishing, result: Measured | Failed, report_url
             "Give each use a comment-key of its own."
         )
     return posted.url
+
+
+def comment_key(step: Step, given: Publishing) -> str:
+    """Return what tells the comment from those of other workflows, jobs, legs and uses."""
+    if given.comment_key:
+        return given.key
+    names = (step.environ.get("GITHUB_WORKFLOW", ""), step.environ.get("GITHUB_JOB", ""), given.key)
+    return "/".join(filter(None, names))
+
+
+def _sentence(text: str) -> str:
+    # An output can become a variable of another step, which has a limit.
+    return formats.shorten(formats.plain(text), 2_000)

@@ -8,6 +8,7 @@ of numbers in each artifact and words them again.
 from __future__ import annotations
 
 import io
+import math
 import re
 import struct
 import zipfile
@@ -134,7 +135,9 @@ def restated(comparison: Comparison) -> Comparison:
 
     So that no sentence in our comment is a stranger's. Notices about the files and the command are
     left out, and warnings of kinds that this version does not know.
+    Raises: GithubError where the numbers contradict each other.
     """
+    _refuse_contradictions(comparison)
     of_metric = {difference.metric: difference for difference in comparison.differences}
     min_queries = comparison.settings.get(*_MIN_QUERIES)
     if not isinstance(min_queries, int) or min_queries < 1:
@@ -164,6 +167,23 @@ def restated(comparison: Comparison) -> Comparison:
         evalset=replace(comparison.evalset, notices=()),
         command="",
     )
+
+
+def _refuse_contradictions(comparison: Comparison) -> None:
+    """Raise GithubError for means, differences and counts that are not those of the queries."""
+    for d in comparison.differences:
+        pairs = [(row.a[d.metric], row.b[d.metric]) for row in comparison.queries]
+        a = [x for x, y in pairs if x is not None and y is not None]
+        b = [y for x, y in pairs if x is not None and y is not None]
+        said = (d.mean_a, d.mean_b, d.difference)
+        mean_a, mean_b = math.fsum(a) / max(len(a), 1), math.fsum(b) / max(len(b), 1)
+        true = (mean_a, mean_b, mean_b - mean_a)
+        is_same = all(abs(x - y) < 1e-6 for x, y in zip(said, true, strict=True))
+        if not is_same or d.n_queries != len(a) or not d.low <= d.difference <= d.high:
+            raise GithubError(f"its numbers for {d.metric} contradict each other")
+    for old in comparison.gates:
+        if not old.low <= old.difference <= old.high:
+            raise GithubError(f"its numbers for the gate on {old.metric} contradict each other")
 
 
 class _Artifact(BaseModel):

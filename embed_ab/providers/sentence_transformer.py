@@ -306,7 +306,8 @@ def _versions() -> dict[str, str]:
     except PackageNotFoundError as error:
         raise ProviderError(
             f"models of sentence-transformers need the package {error.name}, which is missing",
-            hint="Install it with pip install 'sentence-transformers>=6.2,<7'.",
+            hint="Install it with pip install 'sentence-transformers>=6.2,<7'; of the images only "
+            "the full one has it.",
         ) from error
 
 

@@ -26,8 +26,8 @@ from embed_ab.errors import GithubError
 from embed_ab.providers.base import Embedded, ModelFacts
 from embed_ab.providers.cache import FILE_NAME, VectorStore
 
-KEY = store_key(["model a", "model b"], "texts of today")
-LATER = store_key(["model a", "model b"], "texts of tomorrow")
+KEY = store_key(["model a", "model b"], "texts of today", "1-1")
+LATER = store_key(["model a", "model b"], "texts of tomorrow", "2-1")
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_other_models_start_from_any_store(
     """The one that stays the same keeps its vectors."""
     save_store(client, runtime, KEY.key, store)
 
-    restored = restore_store(client, runtime, store_key(["model a", "model c"], "t"), target)
+    restored = restore_store(client, runtime, store_key(["model a", "model c"], "t", "1"), target)
 
     assert restored.matched_key == KEY.key
 
@@ -208,7 +208,7 @@ def test_without_a_store_nothing_is_kept(
 
 
 def test_keys_depend_on_the_models_in_any_order() -> None:
-    assert store_key(["a", "b"], "t") == store_key(["b", "a"], "t")
+    assert store_key(["a", "b"], "t", "1") == store_key(["b", "a"], "t", "1")
 
 
 def test_keys_depend_on_the_texts() -> None:

@@ -75,11 +75,70 @@ def test_an_error_names_the_input_or_the_file(workspace: Path) -> None:
 def test_uses_with_keys_write_to_folders_of_their_own(workspace: Path) -> None:
     first = settings(workspace, comment_key="ko", strategy_index="2").out
 
-    assert first == "embed-ab-report-ko-leg2"
+    assert first == "embed-ab-report-ko.leg.2"
     assert settings(workspace).out == "embed-ab-report"
 
 
-@pytest.mark.parametrize("key", ["../x", "a b", "a/b", "x" * 61, "$(id)", "<!--"])
+def test_no_key_equals_that_of_a_leg() -> None:
+    legs = [
+        {"INPUT_STRATEGY-INDEX": "1"},
+        {"INPUT_COMMENT-KEY": "leg1"},
+        {"INPUT_COMMENT-KEY": "1"},
+    ]
+
+    assert len({inputs.publishing(environ).key for environ in legs}) == 3
+
+
+def test_both_spellings_of_the_gate_are_inputs(workspace: Path) -> None:
+    assert settings(workspace, fail_if_worse="ndcg@10:0.02").gate == ("ndcg@10:0.02",)
+
+
+def test_a_gate_is_not_given_twice(workspace: Path) -> None:
+    with pytest.raises(InputError, match="given twice"):
+        settings(workspace, fail_if_worse="ndcg@10:0.02", gate="ndcg@10:0.1")
+
+
+@pytest.mark.parametrize("text", [",", " , ", ",\n,"])
+def test_a_gate_of_nothing_is_an_error(workspace: Path, text: str) -> None:
+    """Two variables that are not set, joined by a comma, must not switch the gate off."""
+    with pytest.raises(InputError, match="input gate: Input should name at least one"):
+        settings(workspace, gate=text)
+
+
+@pytest.mark.parametrize("name", ["gates", "GATE_", "model_a", "fail-if-wrose", "comment_key"])
+def test_a_misspelt_input_is_an_error(name: str) -> None:
+    with pytest.raises(InputError, match="did you mean"):
+        inputs.unknown({f"INPUT_{name.upper()}": "x"})
+
+
+@pytest.mark.parametrize("name", ["args", "entrypoint", "gate", "fail-if-worse", "mode", "k"])
+def test_what_is_known_is_not_strange(name: str) -> None:
+    assert inputs.unknown({f"INPUT_{name.upper()}": "x"}) == []
+
+
+def test_the_variable_of_somebody_else_is_only_named() -> None:
+    assert inputs.unknown({"INPUT_DIRECTORY_TO_SCAN": "x", "INPUT_EMPTY_THING": ""}) == [
+        "directory_to_scan"
+    ]
+
+
+def test_no_file_is_read_where_inputs_alone_decide(workspace: Path) -> None:
+    (workspace / ".embed-ab.yml").write_text("min-queries: 100000\n")
+
+    assert settings(workspace, config="none").min_queries == 10
+
+
+def test_a_link_to_a_folder_inside_is_followed(workspace: Path) -> None:
+    (workspace / "x").mkdir()
+    (workspace / "x/test.tsv").symlink_to("/etc/passwd")
+    (workspace / "eval/qrels").rmdir()
+    (workspace / "eval/qrels").symlink_to("../x")
+
+    with pytest.raises(InputError, match="leads out of the workspace"):
+        settings(workspace, eval_path="eval")
+
+
+@pytest.mark.parametrize("key", ["../x", "a b", "a.b", "a/b", "x" * 61, "$(id)", "<!--"])
 def test_a_comment_key_is_a_plain_word(workspace: Path, key: str) -> None:
     with pytest.raises(InputError, match="input comment-key"):
         settings(workspace, comment_key=key)
@@ -99,6 +158,7 @@ def test_a_comment_key_is_a_plain_word(workspace: Path, key: str) -> None:
         ("config", "/etc/passwd"),
         ("model_b", "st:../model"),
         ("model_b", "st:/tmp"),
+        ("model_b", "st:~/model"),
     ],
 )
 def test_no_path_leads_out_of_the_workspace(workspace: Path, key: str, path: str) -> None:

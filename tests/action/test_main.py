@@ -6,9 +6,11 @@ import io
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -361,7 +363,7 @@ def test_two_uses_with_one_key_are_warned_about(workflow: Workflow) -> None:
 def test_the_key_is_in_the_heading(workflow: Workflow) -> None:
     workflow.run(**FAILS, comment_key="ko", strategy_index="2")
 
-    assert "## ✗ embed-ab `ko-leg2`: B is worse" in workflow.github.bodies()[0]
+    assert "## ✗ embed-ab `ko.leg.2`: B is worse" in workflow.github.bodies()[0]
 
 
 def test_a_token_that_may_not_read_the_pull_request_is_a_notice(workflow: Workflow) -> None:
@@ -381,18 +383,66 @@ def test_a_wrong_input_does_not_undo_the_others(workflow: Workflow) -> None:
     assert workflow.github.requests == []
 
 
-def test_a_bug_in_a_surface_is_no_failed_gate(
-    workflow: Workflow, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("place", ["surfaces.comment", "surfaces.upload", "event.read_payload"])
+def test_a_bug_in_a_surface_changes_no_exit_code(
+    workflow: Workflow, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("embed_ab.render.markdown", broken)
+    monkeypatch.setattr(f"embed_ab.action.{place}", broken)
 
-    ran = workflow.run(**FAILS, comment="off")
+    assert workflow.run(**PASSES).code == 0
 
-    # The report folder holds comment.md, so that the comparison itself cannot be published.
-    assert (ran.code, ran.outputs["outcome"]) == (3, "error")
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SSL_CERT_FILE", "/nowhere/ca.pem"),
+        ("ALL_PROXY", "socks5://proxy:1080"),
+        ("NO_PROXY", "[::1]"),
+    ],
+)
+def test_a_wrong_proxy_or_certificate_costs_the_surfaces_only(
+    workflow: Workflow, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+
+    ran = workflow.run(**FAILS)
+
+    assert (ran.code, ran.outputs["outcome"]) == (1, "fail")
+    assert any(name in text for text in ran.annotations("warning"))
+    assert ran.summary
+
+
+def test_a_cache_folder_that_cannot_be_written_costs_the_cache_only(
+    workflow: Workflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workflow.folder / "file").write_text("")
+    monkeypatch.setenv("EMBED_AB_CACHE_DIR", str(workflow.folder / "file"))
+    workflow.environ["EMBED_AB_CACHE_DIR"] = str(workflow.folder / "file")
+
+    ran = workflow.run(**PASSES)
+
+    assert ran.code == 0
+    assert any("cannot be written" in text for text in ran.annotations("warning"))
+
+
+def test_a_store_that_fits_no_model_is_thrown_away(workflow: Workflow) -> None:
+    """It passes every check, and another branch may have written it: here, five dimensions."""
+    workflow.run(**PASSES)
+    (entry,) = workflow.results.entries
+    path = workflow.folder / "poisoned"
+    path.write_bytes(entry.blob.content)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE facts SET facts = replace(facts, '256', '5')")
+    entry.blob.content = path.read_bytes()
+
+    ran = workflow.run(**PASSES)
+
+    assert ran.code == 0
+    assert any("once more without" in text for text in ran.annotations("warning"))
+    assert len(workflow.results.entries) == 2
 
 
 def test_what_lies_in_the_report_folder_already_is_not_uploaded(workflow: Workflow) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -23,7 +24,7 @@ def fork(workflow: Workflow) -> Workflow:
     return workflow
 
 
-def first_run(workflow: Workflow, **inputs: str) -> Ran:
+def first_run(workflow: Workflow, **inputs: Any) -> Ran:
     """Run the fork's own workflow, whose artifacts GitHub then lists."""
     ran = workflow.run(**inputs)
     for made in workflow.results.artifacts:
@@ -107,8 +108,28 @@ def test_nothing_to_publish_is_a_warning_with_what_to_do(
 
     ran = second_run(fork)
 
-    assert (ran.code, fork.github.comments) == (0, [])
+    assert ran.code == 0
     assert "upload-artifact" in ran.annotations("warning")[0]
+
+
+def test_an_older_result_does_not_stand_for_a_commit_without_one(fork: Workflow) -> None:
+    first_run(fork, **PASSES)
+    second_run(fork)
+    assert "could not finish" not in fork.github.bodies()[0]
+    first_run(fork, **PASSES, upload_artifact="false")
+
+    second_run(fork)
+
+    (body,) = fork.github.bodies()
+    assert "left no result" in body
+
+
+def test_the_outputs_are_those_of_the_worst_result(fork: Workflow) -> None:
+    fork.run_id += 1
+    fork.run(**PASSES, strategy_index="0", is_same_run=True)
+    first_run(fork, **FAILS, strategy_index="1", is_same_run=True)
+
+    assert second_run(fork).outputs["outcome"] == "fail"
 
 
 def test_a_github_that_does_not_answer_is_exit_code_3(fork: Workflow) -> None:

@@ -182,3 +182,19 @@ def test_a_system_prints_as_it_is_written() -> None:
 
 def test_redact_is_recorded_because_it_changes_the_result() -> None:
     assert resolve({"redact": True}, config=None).changed() == {"redact": True}
+
+
+def test_prompts_of_the_file_are_for_the_model_of_the_file(tmp_path: Path) -> None:
+    config = tmp_path / "c.yml"
+    config.write_text("model-b: st:intfloat/e5\nb-query-prompt: 'query: '\na-doc-prompt: x\n")
+
+    assert resolve({"model-b": "st:other/model"}, config=config).b_query_prompt is None
+    assert resolve({"model-b": "st:intfloat/e5"}, config=config).b_query_prompt == "query: "
+    assert resolve({"model-b": "st:other/model"}, config=config).a_doc_prompt == "x"
+
+
+def test_a_number_of_thousands_of_digits_is_an_input_error(tmp_path: Path) -> None:
+    (tmp_path / "c.yml").write_text(f"k: 0x{'f' * 5000}\n")
+
+    with pytest.raises(InputError, match="k is too large a number"):
+        resolve({}, config=tmp_path / "c.yml")

@@ -102,22 +102,37 @@ def test_a_wrong_gate_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [CONFIG_NAME, WORKFLOW, COMMENT_WORKFLOW])
-def test_a_file_that_is_there_stays_and_no_other_is_written(tmp_path: Path, name: str) -> None:
+def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_text("mine")
 
-    with pytest.raises(InputError, match=f"{re.escape(name)}: already there"):
-        starter.write(tmp_path, settings(), forks=True)
+    written = starter.write(tmp_path, settings(), forks=True)
 
-    assert files_of(tmp_path) == [name]
     assert (tmp_path / name).read_text() == "mine"
+    assert {str(path.relative_to(tmp_path)) for path in written} == {
+        CONFIG_NAME,
+        WORKFLOW,
+        COMMENT_WORKFLOW,
+    } - {name}
+
+
+def test_the_workflow_for_forks_can_come_later(tmp_path: Path) -> None:
+    starter.write(tmp_path, settings())
+
+    assert starter.write(tmp_path, settings(), forks=True) == [tmp_path / COMMENT_WORKFLOW]
+
+
+def test_with_everything_there_nothing_is_done(tmp_path: Path) -> None:
+    starter.write(tmp_path, settings())
+
+    with pytest.raises(InputError, match="already there"):
+        starter.write(tmp_path, settings())
 
 
 def test_a_link_to_nowhere_counts_as_a_file(tmp_path: Path) -> None:
     (tmp_path / CONFIG_NAME).symlink_to(tmp_path / "elsewhere")
 
-    with pytest.raises(InputError, match="already there"):
-        starter.write(tmp_path, settings())
+    starter.write(tmp_path, settings())
 
     assert not (tmp_path / "elsewhere").exists()
 
