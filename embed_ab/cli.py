@@ -191,8 +191,7 @@ def _cache_flags(parser: argparse.ArgumentParser) -> None:
         "--days",
         type=int,
         default=30,
-        help="prune drops vectors not used, and reports without --out made, so long ago (30); "
-        "clear drops all.",
+        help="prune drops vectors not used, and reports without --out made, so long ago (30).",
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import math
 import os
 import platform
 import shlex
@@ -268,7 +267,7 @@ def command_line(settings: Settings) -> str:
 
 
 def store_info(action: str, days: int) -> StoreInfo:
-    """Show the store of vectors; clear or prune it together with reports made without --out.
+    """Show the store of vectors, clear it, or prune it together with reports made without --out.
 
     Raises: InputError, EmbedAbError for a damaged store.
     """
@@ -277,7 +276,6 @@ def store_info(action: str, days: int) -> StoreInfo:
     folder = cache_folder(os.environ)
     if action == "clear":
         clear_store(folder)  # also when it is too damaged to open
-        outputs.prune_reports(older_than=math.inf)
     if action == "prune":
         outputs.prune_reports(older_than=time.time() - days * 86_400)
     with closing(VectorStore.open(folder)) as store:

@@ -294,12 +294,6 @@ def _assemble(
         message += "judged, not relevant, gain 0"
         note(notices, "negative_grades", message)
     is_empty = np.fromiter(map(is_blank, documents.texts), np.bool_, len(documents.texts))
-    if is_empty.all():
-        raise documents.wrong(
-            "no document has a text, so there is nothing to find",
-            line=documents.lines[0],
-            hint='Put the text under "text".',
-        )
     _note_documents(documents, is_empty, document[is_relevant], notices)
     offsets = np.zeros(len(kept) + 1, np.int64)
     np.cumsum(np.bincount(query, minlength=len(kept)), out=offsets[1:])

@@ -21,7 +21,7 @@ from embed_ab.settings import CONFIG_NAME, Settings, key_of, resolve
 REPORT_FOLDER = "embed-ab-report"
 _NOT_INPUTS = {"report", "json", "quiet"}  # files have fixed names in the report folder
 _PATHS = ("eval-path", "out", "runs")
-_SAME = {"fail-if-worse": "gate"}  # the command line has both spellings
+ALIASES = {"fail-if-worse": "gate"}  # the command line has both spellings
 _OF_THE_RUNNER = ("args", "entrypoint")  # keys of `with` that it reads itself
 
 
@@ -109,7 +109,7 @@ def unknown(environ: Mapping[str, str]) -> list[str]:
 
     Raises: InputError for one that is nearly an input: a misspelt gate would be no gate.
     """
-    known = [*publishing_keys(), *comparison_keys(), *_SAME, *_OF_THE_RUNNER]
+    known = [*publishing_keys(), *comparison_keys(), *ALIASES, *_OF_THE_RUNNER]
     given = [name.removeprefix("INPUT_").lower() for name in environ if name.startswith("INPUT_")]
     strange = [key for key in given if key not in known and environ[f"INPUT_{key.upper()}"]]
     for key in strange:
@@ -152,7 +152,7 @@ def settings(environ: Mapping[str, str], inputs: Publishing, workspace: Path) ->
     Raises: InputError that names the input or the file.
     """
     given = _switches(dict(_given(environ, comparison_keys())))
-    for other, key in _SAME.items():
+    for other, key in ALIASES.items():
         for _, value in _given(environ, [other]):
             if key in given:
                 raise InputError(f"inputs {key} and {other} are one input, given twice")

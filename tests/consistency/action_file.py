@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from embed_ab.action.inputs import Publishing, comparison_keys
+from embed_ab.action.inputs import ALIASES, Publishing, comparison_keys
 from embed_ab.action.surfaces import OUTPUTS
 from embed_ab.settings import Settings, key_of
 
@@ -31,6 +31,7 @@ def action_text() -> str:
         key_of(name): field.description or "" for name, field in Settings.model_fields.items()
     }
     inputs = {key: descriptions[key] for key in comparison_keys()}
+    inputs |= {alias: f"The same as {key}." for alias, key in ALIASES.items()}
     inputs |= {
         name.replace("_", "-"): field.description or ""
         for name, field in Publishing.model_fields.items()

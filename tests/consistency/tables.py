@@ -5,14 +5,22 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pydantic.fields import FieldInfo
+
 from embed_ab.action.inputs import Publishing
 from embed_ab.action.surfaces import OUTPUTS
 from embed_ab.cautions import CODES
-from embed_ab.cli import _VERBS, _parser
+from embed_ab.cli import _VERBS, _literals, _parser
 from embed_ab.settings import Settings, allowed_keys, extra, flags_of, key_of
 
 ROOT = Path(__file__).parents[2]
 READMES = (ROOT / "README.md", ROOT / "README.ko.md")
+
+
+def choices(field: FieldInfo) -> str:
+    """What a setting of few values takes, to go after its meaning."""
+    values = [v for v in _literals(field.annotation) if v is not None]
+    return f" One of {', '.join(f'`{value}`' for value in values)}." if values else ""
 
 
 def options_table() -> str:
@@ -27,7 +35,7 @@ def options_table() -> str:
         elif isinstance(default, bool):
             default = "on" if default else "off"
         shown = f"`{default}`" if default not in (None, "") else ""
-        meaning = field.description.replace("|", "\\|")
+        meaning = field.description.replace("|", "\\|") + choices(field)
         note = " Not read from a file." if extra(field)["not_in_file"] else ""
         rows.append(f"| {flags} | {shown} | {meaning}{note} |")
     return "\n".join(rows)
@@ -66,8 +74,9 @@ def inputs_table() -> str:
         if name == "strategy_index":
             continue  # the runner's business
         default = str(field.default).lower() if isinstance(field.default, bool) else field.default
-        shown = f"`{default}`" if default not in (None, "", 0) else ""
-        rows.append(f"| `{name.replace('_', '-')}` | {shown} | {field.description} |")
+        shown = f"`{default}`" if default not in (None, "") else ""
+        meaning = f"{field.description}{choices(field)}"
+        rows.append(f"| `{name.replace('_', '-')}` | {shown} | {meaning} |")
     return "\n".join(rows)
 
 

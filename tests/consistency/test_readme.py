@@ -89,6 +89,8 @@ def test_init_writes_and_prints_what_the_readme_shows(
     assert main(["init", "--forks"]) == 0
 
     assert f"$ embed-ab init --forks\n{capsys.readouterr().out}" in blocks(path, "text")
+    settings = (tmp_path / ".embed-ab.yml").read_text("utf-8")
+    assert f"# .embed-ab.yml\n{settings}" in blocks(path, "yaml")
     for name in ("embed-ab.yml", "embed-ab-comment.yml"):
         place = f".github/workflows/{name}"
         lines = (tmp_path / place).read_text("utf-8").splitlines(keepends=True)

@@ -64,6 +64,18 @@ def test_the_major_tag_moves_to_the_release(clone: Path) -> None:
     assert tagged[0] == tagged[1] != git(origin, "rev-parse", "main")
 
 
+def test_a_mend_of_an_older_version_does_not_take_the_major_tag_back(clone: Path) -> None:
+    newer = f"v{__version__.partition('.')[0]}.999.0"
+    git(clone, "tag", newer)
+    git(clone, "push", "--quiet", "origin", f"main:refs/tags/{MAJOR}", newer)
+
+    assert release(clone, "tag", __version__, IMAGE).returncode == 0
+
+    origin = clone.parent / "origin"
+    assert git(origin, "rev-parse", MAJOR) == git(origin, "rev-parse", "main")
+    assert git(origin, "rev-parse", f"v{__version__}") != git(origin, "rev-parse", "main")
+
+
 def test_the_branch_stays_where_it_was(clone: Path) -> None:
     before = git(clone.parent / "origin", "rev-parse", "main")
 

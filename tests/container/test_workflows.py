@@ -37,20 +37,14 @@ jobs:
           model-a: mock:char3
           model-b: bm25:word
 """
-PUBLISHED = """\
-on:
-  workflow_run:
-    workflows: [first]
-    types: [completed]
-jobs:
-  comment:
-    runs-on: ubuntu-latest
-    steps:
-      - uses: actions/checkout@v7
-      - uses: ./
-        with:
-          mode: publish
-"""
+CHECKOUT = "      - uses: actions/checkout@v7\n"
+
+
+def published() -> str:
+    """What `embed-ab init --forks` writes, with this checkout as the action."""
+    text = (ROOT / "embed_ab/templates/starter/comment-workflow.yml").read_text("utf-8")
+    assert text.count("[[ uses ]][[ note ]]") == 1
+    return text.replace("[[ uses ]][[ note ]]", "./").replace("steps:\n", f"steps:\n{CHECKOUT}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +81,13 @@ def end_of_a_fork_s_run(run: int) -> dict[str, Any]:
             "run_attempt": 1,
             "head_sha": FORK_HEAD,
             "head_branch": "topic",
-            "head_repository": {"id": 2, "owner": {"login": "stranger"}},
+            "event": "pull_request",
+            "conclusion": "success",
+            "head_repository": {
+                "id": 2,
+                "full_name": "stranger/octo-repo",
+                "owner": {"login": "stranger"},
+            },
             "pull_requests": [],
         },
     }
@@ -146,7 +146,7 @@ def run_four_times(folder: Path) -> list[Ran]:
             (101, COMMENTED, "pull_request", pull_request(7, HEAD)),
             (102, COMMENTED, "pull_request", pull_request(7, HEAD)),
             (103, COMMENTED, "pull_request", pull_request(8, FORK_HEAD, "stranger/octo-repo")),
-            (104, PUBLISHED, "workflow_run", end_of_a_fork_s_run(103)),
+            (104, published(), "workflow_run", end_of_a_fork_s_run(103)),
         ]:
             github.is_read_only = run == 103
             before = len(results.artifacts)
