@@ -12,7 +12,16 @@ from fake_github import BOT, MAX_BODY, REPOSITORY, FakeGithub, Waits
 from markdown_it import MarkdownIt
 
 from embed_ab.action import comment
-from embed_ab.action.comment import Existing, Mark, Mode, Plan, Posted, ReadOnlyToken, decide
+from embed_ab.action.comment import (
+    SHARED,
+    Existing,
+    Mark,
+    Mode,
+    Plan,
+    Posted,
+    ReadOnlyToken,
+    decide,
+)
 from embed_ab.action.event import PullRequest, Run
 from embed_ab.errors import GithubError
 
@@ -127,11 +136,11 @@ def test_few_comments_are_deleted_in_one_run() -> None:
     assert plan.extra == (8, 7)
 
 
-def test_two_jobs_of_a_run_with_one_key_are_told_to_take_two() -> None:
+def test_two_jobs_of_a_run_with_one_key_are_told_apart_from_two_runs() -> None:
     plan = decide([there(1, shown="1" * 32)], MARK, "always")
 
     assert plan.do == "edit"
-    assert "comment-key" in plan.why
+    assert plan.why == SHARED
 
 
 # The mark

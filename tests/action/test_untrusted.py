@@ -561,3 +561,24 @@ def test_a_list_that_is_none_is_our_error(answer: Any) -> None:
 
     with pytest.raises(GithubError):
         fetch(fake)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"difference": 0.9},
+        {"low": 0.5, "high": 0.9},
+        {"mean_a": 0.0, "mean_b": 0.9, "difference": 0.9, "low": 0.8, "high": 1.0},
+        {"n_queries": 4_000},
+    ],
+    ids=["difference", "interval", "means", "queries"],
+)
+def test_numbers_that_contradict_the_queries_are_refused(
+    report: Path, changes: dict[str, float]
+) -> None:
+    honest = loaded(report)
+    first = replace(honest.differences[0], **changes)
+    told = replace(honest, differences=(first, *honest.differences[1:]))
+
+    with pytest.raises(GithubError, match="contradict each other"):
+        untrusted.restated(told)
