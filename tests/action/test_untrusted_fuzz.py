@@ -101,8 +101,7 @@ def test_a_damaged_result_is_a_comment_that_fits_or_our_error(
     assert len(render.markdown(comparison).encode()) <= render.COMMENT_BYTES
     try:
         again = untrusted.restated(comparison)
-    except GithubError as error:
-        assert "contradict each other" in str(error)
+    except GithubError:  # numbers that contradict the queries
         return
 
     assert len(render.markdown(again).encode()) <= render.COMMENT_BYTES
