@@ -20,6 +20,9 @@ from embed_ab.runs import Run
 
 Values = NDArray[np.float64]
 
+SAME_VECTOR = 0.999
+"""Vectors of one text whose cosine is below this are not the same; half precision is above."""
+
 CODES = {
     "mock_models": "Mock vectors are for practice and say nothing about a real model.",
     "few_queries": "Fewer than 30 queries (or groups of them) were evaluated.",
@@ -28,6 +31,7 @@ CODES = {
     "near_random_model": "A system hits no more often than chance, or all its cosines are alike.",
     "missing_prompt": "A model runs without the prompts its family was trained with.",
     "truncated_documents": "A model cut more than 5 % of the documents at its length limit.",
+    "batch_mismatch": "A model gives a text another vector in a batch than alone.",
     "ceiling": "Both systems reach 0.95 or more: no room is left to differ.",
     "recall_ceiling": "The best possible recall is below 0.95: more relevant documents than k.",
     "tiny_corpus": "k covers more than 20 % of the corpus.",
@@ -106,6 +110,7 @@ def cautions(evidence: Evidence) -> tuple[Caution, ...]:
         _near_random_model,
         _missing_prompt,
         _truncated_documents,
+        _batch_mismatch,
         _ceiling,
         _recall_ceiling,
         _tiny_corpus,
@@ -226,13 +231,30 @@ def _truncated_documents(e: Evidence) -> Iterator[Caution]:
     for side, system in e.sides:
         cut = system.origin.truncation
         if cut is not None and cut.n_truncated > 0.05 * cut.n_documents:
+            has_limit = cut.max_length is not None
+            limit = f"{cut.max_length} tokens" if has_limit else "the server's limit"
+            unit = "tokens" if has_limit else "characters"
             yield Caution(
                 code="truncated_documents",
                 message=f"{side} ({system.origin.system}) cut {cut.n_truncated:,} of "
                 f"{cut.n_documents:,} documents ({cut.n_truncated / cut.n_documents:.0%}) at "
-                f"{cut.max_length} tokens; {cut.tokens_lost:.0%} of all tokens were never read. "
+                f"{limit}; {cut.tokens_lost:.0%} of all {unit} were never read. "
                 f"{cut.n_relevant_truncated:,} of the documents cut are relevant to a query.",
                 advice="Use shorter chunks, or raise max_length if the model allows it.",
+            )
+
+
+def _batch_mismatch(e: Evidence) -> Iterator[Caution]:
+    for side, system in e.sides:
+        cosine = system.origin.batch_cosine
+        if cosine is not None and cosine < SAME_VECTOR:
+            yield Caution(
+                code="batch_mismatch",
+                message=f"{side} ({system.origin.system}) gives a text another vector in a batch "
+                f"than alone: cosine {cosine:.4f}, below {SAME_VECTOR}. A document's vector then "
+                "depends on its neighbours.",
+                advice="Embed one text at a time, with batch_size=1 after the name and --no-cache, "
+                "or mend the server.",
             )
 
 

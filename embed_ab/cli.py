@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, get_args
 
 from embed_ab import __version__
-from embed_ab.errors import EmbedAbError
+from embed_ab.errors import EmbedAbError, InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,16 +28,19 @@ INTERRUPTED_EXIT_CODE = 130
 _VERBS = {
     "compare": "Compare system B with system A on an evaluation set.",
     "check": "Validate an evaluation set and print what it holds.",
+    "parity": "Say whether A and B give the same vectors, and if not, why.",
     "gate": "Judge a result.json again with other gates.",
     "report": "Write report.html, comment.md and result.json again from a result.json.",
+    "label": "List unjudged documents that A and B returned, and merge them back once judged.",
     "init": "Write a starting .embed-ab.yml and the workflow for pull requests.",
     "demo": "Run a comparison on a small manual that comes with embed-ab.",
+    "build-set": "Make an evaluation set from a folder of documents.",
     "cache": "Show, clear or prune the store of vectors.",
     "schema": "Print the JSON Schema of .embed-ab.yml.",
 }
 _EPILOG = """exit codes:
   0  done, and every gate passed or was inconclusive
-  1  a gate failed
+  1  a gate failed, or parity missed --min-cosine
   2  something in the input is wrong
   3  a model, a server or embed-ab itself failed
   130  interrupted
@@ -49,6 +52,7 @@ _METAVARS = {
     "cluster-by": "FIELD",
     "resamples": "N",
     "seed": "N",
+    "concurrency": "N",
     "min-queries": "N",
     "worst-queries": "N",
     "out": "DIR",
@@ -59,6 +63,7 @@ _METAVARS = {
 _EVALSET_KEYS = {"eval-path", "split", "no-positive", "allow-missing-docs", "min-grade"}
 _GATE_KEYS = {"gate", "on-inconclusive", "min-queries"}
 _INIT_KEYS = {"eval-path", "model-a", "model-b", "gate"}
+_BUILD_KEYS = {"seed", "concurrency", "quiet"}
 _PLACE_KEYS = {"out", "report", "json"}
 
 
@@ -75,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _say(f"hint: {error.hint}")
         return error.exit_code
     except KeyboardInterrupt:
-        _say("interrupted; what is in the store of vectors is kept")
+        _say("interrupted; what is done is kept, and the same command goes on from there")
         return INTERRUPTED_EXIT_CODE
     except OSError as error:
         _say(f"error: {error}")
@@ -136,6 +141,43 @@ def _check_flags(parser: argparse.ArgumentParser) -> None:
     _add_settings(parser, _EVALSET_KEYS)
 
 
+def _parity_flags(parser: argparse.ArgumentParser) -> None:
+    from embed_ab.settings import Settings, extra, key_of
+
+    parser.add_argument(
+        "--sample",
+        metavar="N",
+        type=int,
+        default=100,
+        help="At most so many documents and so many queries. Default: 100.",
+    )
+    parser.add_argument(
+        "--min-cosine",
+        metavar="X",
+        type=_cosine,
+        help="End with 1 when the mean cosine of documents or of queries is lower. By default 0, "
+        "whatever was found.",
+    )
+    _add_config(parser)
+    models = {
+        key_of(name)
+        for name, field in Settings.model_fields.items()
+        if extra(field)["group"] == "Models" and not name.endswith("_tokens")
+    }
+    keys = {"model-a", "model-b", "k", "seed", "quiet", "redact"}
+    _add_settings(parser, _EVALSET_KEYS | models | keys)
+
+
+def _cosine(text: str) -> float:
+    value = float(text)
+    if not -1 <= value <= 1:
+        raise ValueError(text)
+    return value
+
+
+_cosine.__name__ = "cosine"  # what argparse calls it in its error
+
+
 def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", metavar="FILE", help="Settings file; default .embed-ab.yml where it exists."
@@ -150,6 +192,36 @@ def _gate_flags(parser: argparse.ArgumentParser) -> None:
 def _report_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("result", metavar="RESULT.json")
     _add_settings(parser, _PLACE_KEYS | {"quiet", "redact"})
+
+
+def _label_flags(parser: argparse.ArgumentParser) -> None:
+    _add_config(parser)
+    _add_settings(parser, _EVALSET_KEYS | {"concurrency"})
+    parser.add_argument(
+        "result", metavar="RESULT.json", nargs="?", help="The result of comparing A and B."
+    )
+    # Not the settings of these names, which are about where results go.
+    parser.add_argument(
+        "--out", dest="to", metavar="FILE.tsv", help="The file to judge; judged rows in it stay."
+    )
+    parser.add_argument(
+        "--runs",
+        dest="runs_folder",
+        metavar="DIR",
+        help="Where `compare --runs DIR` wrote; else only the result's detailed queries are seen.",
+    )
+    parser.add_argument(
+        "--depth", metavar="N", type=int, default=10, help="Ranks of A and B to look at (10)."
+    )
+    parser.add_argument(
+        "--max-pairs", metavar="N", type=int, help="Only the N pairs that could change most."
+    )
+    parser.add_argument(
+        "--llm", metavar="MODEL", default="", help="Let ollama:M or openai:M judge the pairs."
+    )
+    parser.add_argument(
+        "--merge", metavar="FILE.tsv", help="Add the judged rows of this file to the qrels of EVAL."
+    )
 
 
 def _init_flags(parser: argparse.ArgumentParser) -> None:
@@ -179,6 +251,42 @@ def _demo_flags(parser: argparse.ArgumentParser) -> None:
     _add_settings(parser, _PLACE_KEYS | {"quiet", "redact"})
 
 
+def _build_set_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("documents", metavar="DOCS", help="Folder, or file, of the documents.")
+    parser.add_argument("--out", metavar="DIR", required=True, help="Folder for the set.")
+    parser.add_argument(
+        "--llm",
+        metavar="MODEL",
+        default="mock",
+        help="Who writes the questions: ollama:NAME, openai:NAME, or mock, which copies sentences. "
+        "Default: mock.",
+    )
+    numbers = {
+        "chunk-chars": (int, "Longest piece of a document, in characters. Default: 600."),
+        "per-chunk": (int, "Questions to ask for about each piece. Default: 1."),
+        "max-chunks": (int, "Ask about so many pieces at most; all of them are documents."),
+        "max-copy": (
+            float,
+            "Drop questions of which a larger share of words stands in their piece. "
+            "Default: 0.6; with mock 1.",
+        ),
+    }
+    for key, (kind, text) in numbers.items():
+        parser.add_argument(f"--{key}", metavar="N", type=kind, help=text)
+    parser.add_argument(
+        "--language", metavar="TAG", help="Language to ask in, such as ko. Default: each piece's."
+    )
+    parser.add_argument(
+        "--verify",
+        nargs="?",
+        const="bm25",
+        choices=["bm25", "llm"],
+        help="Mark questions as ambiguous that do not lead to their piece: by BM25, or by the "
+        "model that wrote them.",
+    )
+    _add_settings(parser, _BUILD_KEYS)
+
+
 def _cache_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
@@ -202,10 +310,13 @@ def _no_flags(parser: argparse.ArgumentParser) -> None:
 _FLAGS = {
     "compare": _compare_flags,
     "check": _check_flags,
+    "parity": _parity_flags,
     "gate": _gate_flags,
     "report": _report_flags,
+    "label": _label_flags,
     "init": _init_flags,
     "demo": _demo_flags,
+    "build-set": _build_set_flags,
     "cache": _cache_flags,
     "schema": _no_flags,
 }
@@ -289,6 +400,37 @@ def _run_demo(arguments: dict[str, Any]) -> int:
     return _show(commands.demo(language, settings), is_quiet=settings.quiet)
 
 
+def _run_label(arguments: dict[str, Any]) -> int:
+    from embed_ab import commands
+
+    settings = _settings(arguments)
+    result, to, merged = (arguments[key] for key in ("result", "to", "merge"))
+    if bool(merged) == bool(result and to) or (merged and (result or to or arguments["llm"])):
+        raise InputError(
+            "label lists what is to be judged, or merges it",
+            hint="Give EVAL RESULT.json --out FILE.tsv, or later EVAL --merge FILE.tsv.",
+        )
+    if merged:
+        said = commands.merge_labels(settings, Path(merged))
+    else:
+        folder = arguments["runs_folder"]
+        with _progress(is_quiet=settings.quiet) as on_progress:
+            said = commands.label(
+                settings,
+                Path(result),
+                Path(to),
+                runs_folder=Path(folder) if folder else None,
+                depth=arguments["depth"],
+                max_pairs=arguments["max_pairs"],
+                judge=arguments["llm"],
+                on_progress=on_progress,
+            )
+    with _reader_may_leave():
+        for line in said:
+            print(_shown(line, sys.stdout))  # noqa: T201
+    return 0
+
+
 def _run_init(arguments: dict[str, Any]) -> int:
     from embed_ab import starter
 
@@ -333,6 +475,40 @@ def _run_check(arguments: dict[str, Any]) -> int:
     return 0
 
 
+def _run_parity(arguments: dict[str, Any]) -> int:
+    from embed_ab import commands, terminal
+
+    settings, least = _settings(arguments), arguments["min_cosine"]
+    with _progress(is_quiet=settings.quiet) as on_progress:
+        found = commands.parity(settings, sample=arguments["sample"], on_progress=on_progress)
+    is_missed = least is not None and (found.mean is None or found.mean < least)
+    with _reader_may_leave():
+        terminal.parity(found, _console(), quiet=settings.quiet)
+        if least is not None:
+            print(f"--min-cosine {least}: {'missed' if is_missed else 'met'}")  # noqa: T201
+    return int(is_missed)
+
+
+def _run_build_set(arguments: dict[str, Any]) -> int:
+    from embed_ab import commands, terminal
+    from embed_ab.buildset import summary
+    from embed_ab.buildset.options import Options
+
+    settings = _settings(arguments)
+    given = {
+        name: value
+        for name in ("chunk_chars", "per_chunk", "max_chunks", "max_copy", "language", "verify")
+        if (value := arguments[name]) is not None
+    }
+    options = Options(**given, seed=settings.seed, concurrency=settings.concurrency)
+    folder, out = Path(arguments["documents"]), Path(arguments["out"])
+    with _progress(is_quiet=settings.quiet) as on_progress:
+        built = commands.build_set(folder, out, options, arguments["llm"], on_progress=on_progress)
+    with _reader_may_leave():
+        terminal.lines(summary.lines(built, is_quiet=settings.quiet), _console())
+    return 0
+
+
 def _run_cache(arguments: dict[str, Any]) -> int:
     from embed_ab import commands, terminal
 
@@ -355,10 +531,13 @@ def _run_schema(arguments: dict[str, Any]) -> int:
 _COMMANDS = {
     "compare": _run_compare,
     "check": _run_check,
+    "parity": _run_parity,
     "gate": _run_gate,
     "report": _run_report,
+    "label": _run_label,
     "init": _run_init,
     "demo": _run_demo,
+    "build-set": _run_build_set,
     "cache": _run_cache,
     "schema": _run_schema,
 }
@@ -413,13 +592,16 @@ def _console() -> Console:
 
 def _say(text: str) -> None:
     """Print a line to standard error; ids and names in it must not act on a terminal or a log."""
-    from embed_ab.formats import printable
-
-    encoding = sys.stderr.encoding or "utf-8"
     try:
-        print(printable(text, encoding, sys.stderr.isatty()), file=sys.stderr, flush=True)  # noqa: T201
+        print(_shown(text, sys.stderr), file=sys.stderr, flush=True)  # noqa: T201
     except OSError:
         _forget(sys.stderr)  # nobody is there to read it
+
+
+def _shown(text: str, stream: TextIO) -> str:
+    from embed_ab.formats import printable
+
+    return printable(text, stream.encoding or "utf-8", stream.isatty())
 
 
 @contextmanager

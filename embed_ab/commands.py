@@ -7,7 +7,7 @@ import os
 import platform
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,12 +20,29 @@ from pydantic import ValidationError
 
 from embed_ab import comparison as core
 from embed_ab import evalset as evalsets
-from embed_ab import outputs, result_json, runs, systems
+from embed_ab import (
+    label_file,
+    label_judge,
+    label_merge,
+    label_pool,
+    llm,
+    outputs,
+    result_json,
+    runs,
+    systems,
+)
+from embed_ab import parity as core_parity
+from embed_ab.buildset.build import Built, build
+from embed_ab.buildset.options import Options
+from embed_ab.buildset.questions import ChatWriter, CopyWriter, Writer
 from embed_ab.errors import EmbedAbError, InputError, ProviderError
 from embed_ab.evalset import Evalset
+from embed_ab.metrics import Metric
 from embed_ab.origin import System
+from embed_ab.providers.base import Role
 from embed_ab.providers.cache import StoreInfo, VectorStore, cache_folder, clear_store
-from embed_ab.result import Comparison, redacted
+from embed_ab.records import is_blank
+from embed_ab.result import Comparison, Measured, Wait, redacted
 from embed_ab.settings import Settings, flags_of, key_of
 from embed_ab.systems import PROVIDERS, OnProgress, SystemSpec
 
@@ -109,14 +126,7 @@ def compare_evalset(
     """
     options = settings.options()
     settings.check_sides()
-    specs: dict[str, SystemSpec] = {}
-    for label, spec in (("A", settings.model_a), ("B", settings.model_b)):
-        if spec is None:
-            raise InputError(
-                f"no model {label}",
-                hint=f"Give -{label.lower()} SYSTEM, for example -{label.lower()} bm25:auto.",
-            )
-        specs[label] = spec
+    specs = _specs(settings)
     if settings.bm25 != "none":
         specs["BM25"] = SystemSpec.parse(f"bm25:{settings.bm25}")
     seconds: dict[str, float] = {}
@@ -146,14 +156,77 @@ def compare_evalset(
         settings=settings.changed(),
         command=command_line(settings),
         versions=_versions(),
-        measured={
-            "finished": clock().isoformat(timespec="seconds"),
-            "seconds": {stage: round(value, 3) for stage, value in seconds.items()},
-            "texts_embedded": {label: item.n_embedded for label, item in retrieved.items()},
-            "texts_cached": {label: item.n_cached for label, item in retrieved.items()},
-        },
+        measured=_measured(clock(), seconds, retrieved),
     )
     return redacted(comparison) if settings.redact else comparison, ranked
+
+
+def _specs(settings: Settings) -> dict[str, SystemSpec]:
+    specs: dict[str, SystemSpec] = {}
+    for label, spec in (("A", settings.model_a), ("B", settings.model_b)):
+        if spec is None:
+            raise InputError(
+                f"no model {label}",
+                hint=f"Give -{label.lower()} SYSTEM, for example -{label.lower()} bm25:auto.",
+            )
+        specs[label] = spec
+    return specs
+
+
+def _measured(
+    finished: datetime, seconds: Mapping[str, float], retrieved: Mapping[str, systems.Retrieved]
+) -> Measured:
+    embedded = {label: item for label, item in retrieved.items() if item.n_embedded}
+
+    def wait(query_seconds: Sequence[float]) -> Wait:
+        p50, p95 = np.percentile(query_seconds, [50, 95]).tolist()
+        return Wait(p50=round(1e3 * p50, 3), p95=round(1e3 * p95, 3), n=len(query_seconds))
+
+    return Measured(
+        finished=finished.isoformat(timespec="seconds"),
+        seconds={stage: round(value, 3) for stage, value in seconds.items()},
+        texts_embedded={label: item.n_embedded for label, item in retrieved.items()},
+        texts_cached={label: item.n_cached for label, item in retrieved.items()},
+        tokens={k: i.n_tokens for k, i in embedded.items() if i.n_tokens is not None},
+        price={k: i.price for k, i in embedded.items() if i.price is not None},
+        embedding_seconds={label: round(item.seconds, 3) for label, item in embedded.items()},
+        query_ms={k: wait(i.query_seconds) for k, i in embedded.items() if i.query_seconds},
+    )
+
+
+def parity(
+    settings: Settings, *, sample: int, on_progress: OnProgress = ignore_progress
+) -> core_parity.Parity:
+    """Embed a sample of the set with A and B and say whether the vectors are the same.
+
+    sample: how many documents and how many queries at most, drawn by the seed.
+    Raises: InputError, ProviderError.
+    """
+    if sample < 1:
+        raise InputError(f"--sample {sample} is not 1 or more", hint="Leave it out for 100.")
+    settings.check_sides()
+    specs = _specs(settings)
+    evalset = load_evalset(settings)
+    rng = np.random.default_rng(settings.seed)
+
+    def drawn(role: Role, ids: Sequence[str], texts: Sequence[str]) -> core_parity.Texts:
+        rows = [row for row, text in enumerate(texts) if not is_blank(text)]
+        few = np.sort(rng.choice(rows, min(sample, len(rows)), replace=False)).tolist()
+        return core_parity.Texts(role=role, ids=ids, texts=texts).only(few)
+
+    folder = cache_folder(os.environ) if settings.cache else None
+    with _unquoted(settings.redact), closing(VectorStore.open(folder)) as store:
+        a, b = (
+            systems.subject(spec, settings.side(label), label, store, on_progress)
+            for label, spec in specs.items()
+        )
+        return core_parity.compare(
+            a,
+            b,
+            drawn("document", evalset.document_ids, evalset.document_texts),
+            drawn("query", evalset.query_ids, evalset.query_texts),
+            k=settings.k,
+        )
 
 
 def judge_again(path: Path, settings: Settings) -> tuple[Comparison, int]:
@@ -204,6 +277,135 @@ def report_again(path: Path, settings: Settings, *, clock: Clock = now) -> Finis
     return _published(comparison, outputs.places(settings, clock()), 0)
 
 
+def label(
+    settings: Settings,
+    result: Path,
+    to: Path,
+    *,
+    runs_folder: Path | None = None,
+    depth: int = 10,
+    max_pairs: int | None = None,
+    judge: str = "",
+    on_progress: OnProgress = ignore_progress,
+) -> list[str]:
+    """Write the unjudged top documents of a result to a file to judge; return what to say of it.
+
+    Rows of the file that are judged already are kept. runs_folder: where `compare --runs` wrote;
+    without it only the detailed queries are looked at. judge: a chat model to judge with, "" for
+    none; its answers reach the file as they come.
+    Raises: InputError, ProviderError.
+    """
+    for flag, value in (("--depth", depth), ("--max-pairs", max_pairs)):
+        if value is not None and value < 1:
+            raise InputError(f"{flag} {value} is below 1", hint="Give a whole number from 1.")
+    chat = llm.chat(judge, os.environ) if judge else None
+    compared = result_json.load(result)
+    recorded = _recorded_settings(compared, result)
+    given = settings.model_fields_set & {
+        "eval_path",
+        "split",
+        "no_positive",
+        "allow_missing_docs",
+        "min_grade",
+        "concurrency",
+    }
+    settings = recorded.model_copy(update={name: getattr(settings, name) for name in given})
+    earlier = label_file.read(to) if os.path.exists(to) else []
+    evalset = load_evalset(settings)
+    a, b = label_pool.ranked_lists(compared, evalset, runs_folder)
+    primary = Metric.parse(compared.primary)
+    pairs = label_pool.pool(
+        evalset,
+        a,
+        b,
+        metric=primary,
+        gain=settings.gain,
+        min_grade=settings.min_grade,
+        depth=depth,
+    )
+    if not a.shape[1]:
+        raise InputError(
+            f"{result} holds no ranked documents",
+            hint="Compare with --runs DIR, and give the same --runs DIR here.",
+        )
+    fresh = label_file.rows_of(evalset, pairs[:max_pairs])
+    rows = label_file.with_judged(fresh, (cells for _, cells in earlier))
+    label_file.write(to, rows)
+
+    largest_grade = max(int(evalset.qrels.grades.max(initial=1)), settings.min_grade)
+    n_queries = len({label_file.place_of(cells)[0] for cells in fresh})
+    n_open = sum(not label_file.is_judged(cells) for cells in rows)
+    said = [
+        f"{to}: {len(fresh)} of {len(pairs)} unjudged documents up to rank {depth}, for "
+        f"{n_queries} queries; {n_open} to judge"
+    ]
+    if runs_folder is None:
+        said.append(
+            f"note: the result holds the documents of {len(compared.details)} of "
+            f"{len(compared.queries)} queries, up to rank {a.shape[1]}; for all, give --runs DIR "
+            "to compare and to label"
+        )
+        if primary.k > a.shape[1]:
+            said.append(f"note: so the impact on {primary} is that on its first {a.shape[1]} ranks")
+    if evalset.digest != compared.evalset.digest:
+        said.append(
+            "note: the set has changed since the result was made (with its judgements, for one); "
+            "the rankings are those of the result"
+        )
+    if chat:
+        # Often enough to lose little to a kill, seldom enough that a long file takes no time.
+        n_between = max(1, len(rows) // 200)
+
+        def on_judged(done: int, total: int) -> None:
+            if done % n_between == 0:
+                label_file.write(to, rows)
+            on_progress(f"{chat.name}: pairs", done, total)
+
+        try:
+            with _unquoted(compared.is_redacted):
+                n_without = label_judge.judge(
+                    evalset,
+                    rows,
+                    chat,
+                    largest_grade=largest_grade,
+                    concurrency=settings.concurrency,
+                    on_judged=on_judged,
+                )
+        finally:
+            label_file.write(to, rows)
+        said.append(
+            f"{chat.name} judged {n_open - n_without} of {n_open}, from 0 to {largest_grade}"
+        )
+    else:
+        said.append(f"write grades, such as 0 to {largest_grade}, into the column grade")
+    folder = shlex.quote(settings.eval_path)
+    split = "" if settings.split == "test" else f" --split {settings.split}"
+    said.append(f"then: embed-ab label {folder}{split} --merge {shlex.quote(str(to))}")
+    return said
+
+
+def merge_labels(settings: Settings, path: Path, *, clock: Clock = now) -> list[str]:
+    """Merge a judged file into the qrels of the set; return what to say of it.
+
+    Raises: InputError.
+    """
+    if not settings.eval_path:
+        raise InputError("no evaluation set", hint="embed-ab label EVAL --merge FILE")
+    today = clock().date().isoformat()
+    done = label_merge.merge(Path(settings.eval_path), settings.split, path, today=today)
+    by_llm = f" (by a model, see {label_merge.SIDECAR}: {done.n_by_llm})" if done.n_by_llm else ""
+    said = [
+        f"{done.qrels}: judgements added: {done.n_added}{by_llm}; there already: {done.n_known}; "
+        f"rows without a grade: {done.n_open}"
+    ]
+    if done.n_replaced:
+        said.append(f"grades of a model replaced by a person's: {done.n_replaced}")
+    if done.conflicts:
+        said.append(f"conflicts, left as they were: {len(done.conflicts)}")
+        said += done.conflicts
+    return said
+
+
 def demo(language: str, settings: Settings, *, clock: Clock = now) -> Finished:
     """Compare the two mock models on the demo collection in a language, without the store."""
     places = outputs.places(settings, clock())
@@ -240,6 +442,24 @@ def export_demo(language: str, folder: Path) -> list[Path]:
     for item, target in targets.items():
         outputs.write_text(target, item.read_text("utf-8"))
     return list(targets.values())
+
+
+def build_set(
+    place: Path,
+    out: Path,
+    options: Options,
+    model: str,
+    *,
+    on_progress: OnProgress = ignore_progress,
+) -> Built:
+    """Make an evaluation set of documents; `model` is mock, ollama:NAME or openai:NAME.
+
+    Raises: InputError, ProviderError.
+    """
+    writer: Writer = CopyWriter()
+    if model != "mock":
+        writer = ChatWriter(chat=llm.chat(model, os.environ), seed=options.seed)
+    return build(place, out, options, writer, on_progress)
 
 
 def exit_code(outcome: str, on_inconclusive: str) -> int:

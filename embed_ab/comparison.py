@@ -143,7 +143,10 @@ def compare_runs(
         min_grade=options.min_grade,
         depth=options.deepest,
         evalset=_evalset_record(evalset, n_evaluated=int(np.count_nonzero(n_relevant))),
-        systems=tuple(_system_record(label, s, values[label]) for label, s in systems.items()),
+        systems=tuple(
+            _system_record(label, s, values[label], n_vectors=int(np.sum(~evalset.is_empty)))
+            for label, s in systems.items()
+        ),
         differences=differences,
         gates=verdicts,
         cautions=tuple(c for c in found if c.code not in options.ignore),
@@ -293,8 +296,11 @@ def _number(value: float) -> Number:
     return None if np.isnan(value) else float(value)
 
 
-def _system_record(label: Any, system: System, values: Mapping[Metric, Values]) -> SystemRecord:
+def _system_record(
+    label: Any, system: System, values: Mapping[Metric, Values], *, n_vectors: int
+) -> SystemRecord:
     origin = system.origin
+    n_bytes = None if origin.dimension is None else 4 * origin.dimension
     present = {metric: v[~np.isnan(v)] for metric, v in values.items()}
     return SystemRecord(
         label=label,
@@ -307,6 +313,8 @@ def _system_record(label: Any, system: System, values: Mapping[Metric, Values]) 
         dimension=origin.dimension,
         details=origin.details,
         truncation=origin.truncation,
+        bytes_per_vector=n_bytes,
+        corpus_bytes=None if n_bytes is None else n_bytes * n_vectors,
         means={str(m): resampling.mean(v) if v.size else None for m, v in present.items()},
         n_queries={str(m): v.size for m, v in present.items()},
         wilson={

@@ -57,6 +57,7 @@ class ProviderError(EmbedAbError):
     def __init__(self, message: str, *, hint: str = "", said: str = "") -> None:
         super().__init__(f"{message}: {said}" if said else message, hint=hint)
         self.unquoted = message
+        self.said = said
 
 
 class GithubError(EmbedAbError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Any
 
 MINUS = "−"
@@ -49,6 +50,26 @@ def p_value(value: float) -> str:
 def count(value: int | None) -> str:
     """Return a whole number with its thousands apart."""
     return DASH if value is None else f"{value:,}"
+
+
+def size(n_bytes: int | None) -> str:
+    """Return a number of bytes in decimal units."""
+    if n_bytes is None:
+        return DASH
+    value, unit = float(n_bytes), 0
+    while value >= 999.95 and unit < len(_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{value:,.1f} {_UNITS[unit]}" if unit else f"{n_bytes} B"
+
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def amount(value: float | None) -> str:
+    """Return a time or a price: two decimals, or two digits where it is below 1."""
+    if value is None:
+        return DASH
+    return f"{value:,.2f}" if value >= 1 or value == 0 else f"{Decimal(f'{value:.2g}'):f}"
 
 
 def setting(value: Any) -> str:

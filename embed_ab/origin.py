@@ -11,11 +11,13 @@ from embed_ab.runs import Run
 class Truncation:
     """How much of the documents a model with a length limit never saw.
 
-    `max_length` is in tokens; documents without text are not counted; `tokens_lost` is a share of
-    all document tokens, 0 to 1; `relevant` holds the ids of the first 50 relevant documents cut.
+    `max_length` is in tokens, None where a server refused texts and does not tell its limit;
+    documents without text are not counted; `tokens_lost` is a share of all document tokens, 0 to 1,
+    of all characters without a limit; `relevant` holds the ids of the first 50 relevant documents
+    cut.
     """
 
-    max_length: int
+    max_length: int | None
     n_documents: int
     n_truncated: int
     n_relevant_truncated: int
@@ -29,7 +31,8 @@ class Origin:
 
     Prompts are None where they have no meaning (BM25). `missing_prompt` is a sentence about the
     prompts this family of models expects, "" where all is well. `is_pinned` is None where there is
-    no revision to pin.
+    no revision to pin. `batch_cosine` is how alike a text's vectors are, alone and in a batch; None
+    where that was not tried.
     """
 
     system: str
@@ -43,6 +46,7 @@ class Origin:
     dimension: int | None = None
     details: dict[str, str] = field(default_factory=dict)
     truncation: Truncation | None = None
+    batch_cosine: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib import resources
@@ -17,7 +18,7 @@ from markupsafe import Markup
 from embed_ab import formats
 from embed_ab.gate import Finding
 from embed_ab.paired import TOLERANCE, PairedDifference
-from embed_ab.result import Comparison, Hit, QueryRow
+from embed_ab.result import Comparison, Hit, QueryRow, Wait
 
 MOCK_NOTICE = "mock vectors: for practice, says nothing about a real model"
 REDACTED_NOTICE = "texts are left out"
@@ -34,6 +35,60 @@ MAX_ITEMS = 300
 """Of each section of the comment, where far fewer find room; a stranger's result may have more."""
 COMMENT_BYTES = 60_000
 """GitHub refuses a comment above 65,536 characters; the action adds a line of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostTable:
+    """What embedding costs, a column for each system that has vectors; every cell is ours."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str
+
+
+def cost_table(comparison: Comparison) -> CostTable | None:
+    """Return the table of what is known of A's and B's costs; None where nothing is.
+
+    Of mock vectors only the size: how long hashing takes says nothing about a model.
+    """
+    measured: Mapping[str, Any] = comparison.measured
+    systems = [system for system in comparison.systems if system.bytes_per_vector is not None]
+    if not systems:
+        return None
+
+    def found(key: str, shown: Callable[[Any], str]) -> list[str]:
+        values = measured.get(key, {})
+        return [shown(None if s.is_mock else values.get(s.label)) for s in systems]
+
+    def wait(of: Wait | None) -> str:
+        if of is None:
+            return formats.DASH
+        return f"{formats.amount(of['p50'])} / {formats.amount(of['p95'])}"
+
+    n_embedded = measured.get("texts_embedded", {})
+    is_new = any(n_embedded.get(s.label) and not s.is_mock for s in systems)
+    rows = {
+        "dimensions": [formats.count(system.dimension) for system in systems],
+        "bytes per vector (float32)": [formats.count(s.bytes_per_vector) for s in systems],
+        "vectors of all documents": [formats.size(system.corpus_bytes) for system in systems],
+    }
+    if is_new:
+        rows |= {
+            "texts embedded in this run": found("texts_embedded", formats.count),
+            "texts from the cache, not in what follows": found("texts_cached", formats.count),
+            "tokens": found("tokens", formats.count),
+            "price": found("price", formats.amount),
+            "seconds": found("embedding_seconds", formats.amount),
+            "ms for one query, p50 / p95": found("query_ms", wait),
+        }
+    waits = [w["n"] for w in measured.get("query_ms", {}).values()] if is_new else []
+    return CostTable(
+        headings=("costs", *(system.label for system in systems)),
+        rows=tuple((name, *cells) for name, cells in rows.items() if {*cells} != {formats.DASH}),
+        note=f"One query: {max(waits)} asked for one at a time, after the ranking."
+        if waits
+        else "",
+    )
 
 
 def html(comparison: Comparison) -> str:
@@ -68,6 +123,7 @@ def markdown(
     environment = _environment(cache(lambda text: Markup(formats.prose(text))))
     marking = _NUMBERS | {"link": formats.link}
     marking |= {"code": cache(formats.code), "cell": cache(formats.cell)}
+    marking |= {"own": str}  # words of this package, which mean no more than themselves
     environment.filters |= {name: _marked(function) for name, function in marking.items()}
     template = environment.get_template("comment.md")
     context = context_of(comparison)
@@ -167,6 +223,7 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
             f"{evalset.n_queries:,} queries evaluated ({evalset.n_excluded:,} excluded), "
             f"{evalset.n_documents:,} documents, {evalset.n_judgements:,} judgements"
         ),
+        "cost": cost_table(comparison),
         "difference": difference,
         "movement": movement,
         "standing": standing,

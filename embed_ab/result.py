@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from typing_extensions import TypedDict  # pydantic takes typing's only from Python 3.12 on
+
 from embed_ab.cautions import Caution
 from embed_ab.gate import Finding, GateVerdict, Outcome
 from embed_ab.origin import Truncation
@@ -83,6 +85,10 @@ class SystemRecord:
     dimension: int | None
     details: dict[str, str]
     truncation: Truncation | None
+    bytes_per_vector: int | None
+    """As float32; None where a system has no vectors."""
+    corpus_bytes: int | None
+    """The vectors of all documents that have text."""
     means: dict[str, Number]
     n_queries: dict[str, int]
     wilson: dict[str, tuple[float, float]]
@@ -114,12 +120,39 @@ class Overlap:
     rbo: float
 
 
+class Wait(TypedDict):
+    """Milliseconds that queries took, each asked for alone; `n` of them."""
+
+    p50: float
+    p95: float
+    n: int
+
+
+class Measured(TypedDict, total=False):
+    """What varies from run to run; by label (A, B, BM25), and only where it is known.
+
+    Tokens, price, time of embedding and wait are those of the texts embedded in this run; those
+    found in the store are only counted.
+    """
+
+    finished: str
+    seconds: dict[str, float]
+    """Wall time of everything for a system, and of the statistics."""
+    texts_embedded: dict[str, int]
+    texts_cached: dict[str, int]
+    tokens: dict[str, int]
+    """As the server counted them, else before truncation."""
+    price: dict[str, float]
+    embedding_seconds: dict[str, float]
+    query_ms: dict[str, Wait]
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Comparison:
     """Everything a report, a comment, a gate or a notebook needs; JSON has the same keys.
 
-    Only `measured` (times, counts of embedded and cached texts) varies between two runs on the
-    same input with the same seed.
+    Only `measured` (times, counts of embedded and cached texts, tokens and their price) varies
+    between two runs on the same input with the same seed.
     """
 
     schema_version: int
@@ -149,7 +182,7 @@ class Comparison:
     settings: dict[str, Any] = field(default_factory=dict)
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
-    measured: dict[str, Any] = field(default_factory=dict)
+    measured: Measured = field(default_factory=Measured)
 
     @property
     def is_redacted(self) -> bool:

@@ -22,6 +22,7 @@ from embed_ab.result import SCHEMA_VERSION, Comparison, redacted
 
 _HINT = "Give the result.json that `embed-ab compare` wrote."
 _MAX_DIGITS = 100  # of a number with a point; no float needs more than 24 characters
+_COUNTED = ("seconds", "texts_embedded", "texts_cached", "tokens", "price", "embedding_seconds")
 _ROUNDING = 1e-6  # by which the mean of values from 0 to 1 may miss that range
 
 
@@ -126,6 +127,18 @@ def _fault(comparison: Comparison) -> str:
     counts = (evalset.n_documents, evalset.n_queries, evalset.n_evaluated, evalset.n_excluded)
     if min(*counts, evalset.n_judgements, evalset.n_empty_documents) < 0:
         return "the evaluation set has a count below 0"
+    measured = comparison.measured
+    numbers = [
+        *(
+            n
+            for system in comparison.systems
+            for n in (system.bytes_per_vector, system.corpus_bytes)
+        ),
+        *(n for key in _COUNTED for n in measured.get(key, {}).values()),  # type: ignore[attr-defined]
+        *(n for wait in measured.get("query_ms", {}).values() for n in wait.values()),
+    ]
+    if min((n for n in numbers if n is not None), default=0) < 0:
+        return "something was measured to be below 0"
     ids = {row.query for row in comparison.queries}
     if not {detail.query for detail in comparison.details} <= ids:
         return "details name a query that is not among the queries"

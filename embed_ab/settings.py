@@ -7,6 +7,7 @@ Its type, bounds, default and help text stand on the field and nowhere else.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import reprlib
 import unicodedata
@@ -17,6 +18,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import (
     AfterValidator,
+    AllowInfNan,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -71,7 +73,33 @@ def _encodable(value: str) -> str:
 
 OneLine = Annotated[str, AfterValidator(_one_line)]
 Prompt = Annotated[str, AfterValidator(_encodable)]
+
+
+def _object(value: Any) -> Any:
+    """The text of a JSON object, or a mapping of the file."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        raise ValueError('Input should be a JSON object, such as {"input_type": "query"}') from None
+
+
+def _no_input(value: dict[str, Any]) -> dict[str, Any]:
+    if "input" in value:
+        raise ValueError("Input should not hold 'input': that is where the texts go")
+    return value
+
+
 Whole = Annotated[int, BeforeValidator(_number)]
+Price = Annotated[float, BeforeValidator(_number), AllowInfNan(False)]
+Params = Annotated[
+    dict[str, Any],
+    BeforeValidator(_object),
+    AfterValidator(_no_input),
+    PlainSerializer(json.dumps),
+    WithJsonSchema({"type": ["object", "string"]}),
+]
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Spec = Annotated[
     SystemSpec,
@@ -115,7 +143,10 @@ class Settings(BaseModel):
         "", "Folder of the evaluation set: corpus.jsonl, queries.jsonl, qrels.", group="Systems"
     )
     model_a: Spec | None = _setting(
-        None, "System A, the one in use: st:NAME, bm25:TOKENS, mock:NAME.", group="Systems"
+        None,
+        "System A, the one in use: st:NAME, ollama:NAME, openai:NAME, vectors:FILE, bm25:TOKENS, "
+        "mock:NAME.",
+        group="Systems",
     )
     model_b: Spec | None = _setting(None, "System B, the candidate.", group="Systems")
     bm25: Literal["auto", "word", "char2", "none"] = _setting(
@@ -149,6 +180,18 @@ class Settings(BaseModel):
     b_doc_prompt: Prompt | None = _setting(
         None, "Text put before each document of B.", group="Models"
     )
+    a_query_params: Params = _setting(
+        {}, "JSON object put into each request of A's queries to a server.", group="Models"
+    )
+    a_doc_params: Params = _setting(
+        {}, "JSON object put into each request of A's documents.", group="Models"
+    )
+    b_query_params: Params = _setting(
+        {}, "JSON object put into each request of B's queries to a server.", group="Models"
+    )
+    b_doc_params: Params = _setting(
+        {}, "JSON object put into each request of B's documents.", group="Models"
+    )
     a_trust_remote_code: bool = _setting(
         False, "Let A's model run its own code.", group="Models", not_in_file=True
     )
@@ -161,7 +204,19 @@ class Settings(BaseModel):
     b_allow_pickle: bool = _setting(
         False, "Let B load weights in pickle format.", group="Models", not_in_file=True
     )
+    a_price_per_million_tokens: Price | None = _setting(
+        None, "What a million tokens of A cost, in any currency.", group="Models", ge=0
+    )
+    b_price_per_million_tokens: Price | None = _setting(
+        None, "What a million tokens of B cost.", group="Models", ge=0
+    )
     offline: bool = _setting(False, "Never ask the model hub.", group="Models")
+    concurrency: Whole = _setting(4, "Requests to a server at once.", group="Models", ge=1, le=64)
+    truncate: bool = _setting(
+        True,
+        "Shorten a text that a server finds too long, and count it; else stop and name it.",
+        group="Models",
+    )
     cache: bool = _setting(
         True, "Keep vectors for the next run; in the action models, too.", group="Models"
     )
@@ -281,6 +336,13 @@ class Settings(BaseModel):
             trust_remote_code=self.a_trust_remote_code if a else self.b_trust_remote_code,
             allow_pickle=self.a_allow_pickle if a else self.b_allow_pickle,
             offline=self.offline,
+            price_per_million_tokens=self.a_price_per_million_tokens
+            if a
+            else self.b_price_per_million_tokens,
+            query_params=self.a_query_params if a else self.b_query_params,
+            document_params=self.a_doc_params if a else self.b_doc_params,
+            concurrency=self.concurrency,
+            truncate=self.truncate,
         )
 
     def check_sides(self) -> None:
@@ -340,8 +402,10 @@ def resolve(
         model = f"model-{label}"
         if flags.get(model) and str(flags[model]) != str(from_file.get(model, flags[model])):
             # Prompts stand in the file for the model that stands there, not for another one.
+            from_file.pop(f"{label}-price-per-million-tokens", None)
             for role in ("query", "doc"):
                 from_file.pop(f"{label}-{role}-prompt", None)
+                from_file.pop(f"{label}-{role}-params", None)
     given = {
         key: value
         for key, value in flags.items()

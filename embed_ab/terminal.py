@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -13,6 +13,7 @@ from rich.text import Text
 from embed_ab import formats
 from embed_ab.check import Check, Lengths
 from embed_ab.outputs import Places
+from embed_ab.parity import Parity
 from embed_ab.providers.cache import StoreInfo
 from embed_ab.render import MOCK_NOTICE, REDACTED_NOTICE, context_of
 from embed_ab.result import Comparison, SystemRecord
@@ -82,6 +83,11 @@ def comparison(compared: Comparison, console: Console, *, quiet: bool = False) -
             for d in compared.differences
         ],
     )
+    if (cost := context["cost"]) is not None:
+        _line(console)
+        _table(console, cost.headings, cost.rows)
+        if cost.note:
+            _line(console, cost.note)
     overlap = compared.overlap
     _line(console)
     _line(
@@ -174,6 +180,59 @@ def check(found: Check, console: Console) -> None:
         _line(console, f"{name}: {fact}")
     for notice in found.notices:
         _line(console, f"note: {notice.message}")
+
+
+def parity(found: Parity, console: Console, *, quiet: bool = False) -> None:
+    """Print whether two systems give the same vectors, and why not; `quiet`: only whether."""
+    style = {"the same": "green", "nearly the same": "yellow", "not the same": "red"}
+    _line(console, found.verdict, f"bold {style[found.finding]}")
+    if quiet:
+        return
+    _line(console)
+    for label, system, dimension in zip("AB", (found.a, found.b), found.dimensions, strict=True):
+        _line(console, f"{label}: {formats.shorten(system, 200)}, {dimension} dimensions")
+    _line(console)
+    if found.agreements:
+        _table(
+            console,
+            ["cosine of the same text", "n", "mean", "p5", "lowest", "at"],
+            [
+                [
+                    "documents" if a.role == "document" else "queries",
+                    str(a.n),
+                    *(f"{value:.4f}" for value in (a.mean, a.p5, a.lowest)),
+                    formats.shorten(a.lowest_id, 60),
+                ]
+                for a in found.agreements
+            ],
+        )
+    ranks = found.ranks
+    _line(
+        console,
+        f"rankings of {ranks.n_documents} documents for {ranks.n_queries} queries: overlap@"
+        f"{ranks.k} {ranks.overlap:.3f}, RBO {ranks.rbo:.3f}, same first document in "
+        f"{formats.percent(ranks.same_first)}",
+    )
+    if found.finding != "the same":
+        _line(console)
+    for cause in found.causes:
+        _line(console, f"! {cause.code}: {cause.message} {cause.advice}")
+    if not found.agreements and not found.causes:
+        _line(console, "Neither is the beginning of the other: these are different models.")
+    elif found.finding != "the same" and not found.causes:
+        _line(
+            console,
+            "No cause found by trying prompts, lengths, order, batches and pooling: other weights, "
+            "quantisation or tokens are left.",
+        )
+    for note in found.notes:
+        _line(console, f"note: {note}")
+
+
+def lines(texts: Iterable[str], console: Console) -> None:
+    """Print lines."""
+    for text in texts:
+        _line(console, text)
 
 
 def cache_info(info: StoreInfo, console: Console) -> None:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from embed_ab import formats
 from embed_ab.errors import InputError
+from embed_ab.providers import vectors
 from embed_ab.settings import CONFIG_NAME, Settings, key_of, resolve
 
 REPORT_FOLDER = "embed-ab-report"
@@ -182,13 +183,14 @@ def settings(environ: Mapping[str, str], inputs: Publishing, workspace: Path) ->
             if (workspace / paths[key]).resolve() == workspace.resolve():
                 raise InputError(f"input {key}: the workspace itself", hint="Name a folder in it.")
     for key, spec in (("model-a", found.model_a), ("model-b", found.model_b)):
-        if spec is None or spec.provider != "st":
+        if spec is None or spec.provider not in ("st", "vectors"):
             continue
-        if spec.name.startswith("~"):
+        place = vectors.path_of(spec.name) if spec.provider == "vectors" else Path(spec.name)
+        if str(place).startswith("~"):
             raise InputError(f"input {key}: {spec.name} leads out of the workspace")
-        if os.path.lexists(workspace / spec.name):
-            _refuse_outside(workspace / spec.name, workspace, f"input {key}")
-            _refuse_links(workspace / spec.name, workspace, f"input {key}")
+        if spec.provider == "vectors" or os.path.lexists(workspace / place):
+            _refuse_outside(workspace / place, workspace, f"input {key}")
+            _refuse_links(workspace / place, workspace, f"input {key}")
     return found.model_copy(update={key.replace("-", "_"): path for key, path in paths.items()})
 
 

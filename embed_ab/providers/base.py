@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from embed_ab.errors import ProviderError
 
 Role = Literal["query", "document"]
 Vectors = NDArray[np.float32]
@@ -20,6 +22,7 @@ class ModelFacts:
     `query_prompt` and `document_prompt` are the strings really put before each text ("" for none).
     `max_length` is in tokens, special tokens included; None where the model has no limit.
     `details` is for the reader only: dtype, pooling, library versions.
+    `batch_cosine` is how alike a text's vectors are, alone and in a batch; None where not tried.
     """
 
     dimension: int
@@ -28,6 +31,7 @@ class ModelFacts:
     max_length: int | None = None
     revision: str = ""
     details: dict[str, str]
+    batch_cosine: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +41,47 @@ class Embedded:
     vectors: float32 (n_texts, dimension), as the model gave them: not normalised, not checked.
     n_tokens: int64 (n_texts,) length of each text in tokens before truncation, prompt and special
         tokens included; None where the provider cannot tell.
+    n_kept: int64 (n_texts,) leading characters embedded of a text that the server would not take
+        whole, −1 for whole texts; None where all are whole.
+    faults: by row, why a text has no vector; its row of `vectors` means nothing.
     """
 
     vectors: Vectors
     n_tokens: NDArray[np.int64] | None = None
+    n_kept: NDArray[np.int64] | None = None
+    faults: Mapping[int, ProviderError] = field(default_factory=dict)
+
+
+class Request(NamedTuple):
+    """One request that a server answered; seconds are those of the try that brought the answer."""
+
+    role: Role
+    n_texts: int
+    n_tokens: int | None
+    seconds: float
+
+
+@dataclass
+class Usage:
+    """What a server has done so far; threads may append to `requests` at once."""
+
+    requests: list[Request] = field(default_factory=list)
+
+    @property
+    def n_texts(self) -> int:
+        """Texts sent, those sent again included."""
+        return sum(request.n_texts for request in self.requests)
+
+    @property
+    def n_tokens(self) -> int | None:
+        """Tokens that the server counted; None where it did not, for any request."""
+        counts = [request.n_tokens for request in self.requests]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    @property
+    def request_seconds(self) -> list[float]:
+        """Seconds of each request, in the order of the answers."""
+        return [request.seconds for request in self.requests]
 
 
 class Embedder(Protocol):
@@ -63,3 +104,24 @@ class Embedder(Protocol):
 
     def embed(self, texts: Sequence[str], role: Role) -> Embedded:
         """Vectors of texts that are neither empty nor repeated."""
+
+
+@runtime_checkable
+class Served(Protocol):
+    """What an embedder has besides, when a server does the work."""
+
+    @property
+    def usage(self) -> Usage:
+        """What the server has done so far."""
+
+    @property
+    def concurrency(self) -> int:
+        """How many threads may call `embed` at once."""
+
+    @property
+    def batch_size(self) -> int:
+        """How many texts one call of `embed` should bring."""
+
+    @property
+    def truncate(self) -> bool:
+        """Whether texts that are too long are shortened, not named."""

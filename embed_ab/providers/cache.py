@@ -33,6 +33,12 @@ CREATE TABLE facts (key BLOB PRIMARY KEY, facts TEXT NOT NULL);
 PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {_SCHEMA_VERSION};
 """
+_SHORTENED = """
+CREATE TABLE IF NOT EXISTS shortened (
+    key BLOB PRIMARY KEY,
+    n_kept INTEGER NOT NULL     -- leading characters embedded; texts without a row are whole
+)
+"""
 _WAIT_SECONDS = 30.0  # for another process that is writing
 _KEYS_PER_QUERY = 500  # SQLite takes at least 999 parameters
 _STORED = np.dtype("<f4")
@@ -58,11 +64,13 @@ class Found:
     is_found: bool (n_texts,).
     vectors: float32 (n_texts, dimension), zero where not found.
     n_tokens: int64 (n_texts,), −1 where the provider could not tell or nothing is found.
+    n_kept: int64 (n_texts,) leading characters embedded of texts that were shortened, else −1.
     """
 
     is_found: NDArray[np.bool_]
     vectors: Vectors
     n_tokens: NDArray[np.int64]
+    n_kept: NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +105,7 @@ class VectorStore:
         """
         if folder is None:
             connection = sqlite3.connect(":memory:", isolation_level=None)
-            connection.executescript(_SCHEMA)
+            connection.executescript(_SCHEMA + _SHORTENED)
             return cls(connection, None, clock)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -146,10 +154,11 @@ class VectorStore:
         is_found = np.zeros(len(texts), dtype=np.bool_)
         vectors = np.zeros((len(texts), dimension), dtype=np.float32)
         n_tokens = np.full(len(texts), -1, dtype=np.int64)
+        n_kept = np.full(len(texts), -1, dtype=np.int64)
         today = self._today()
         stale: list[bytes] = []
         for keys in _chunks(list(rows), _KEYS_PER_QUERY):
-            for key, blob, count, checksum, used_on in self._select(keys):
+            for key, blob, count, checksum, used_on, kept in self._select(keys):
                 if (
                     len(blob) != dimension * _STORED.itemsize
                     or _checksum(key, blob, count) != checksum
@@ -159,10 +168,11 @@ class VectorStore:
                 is_found[row] = True
                 vectors[row] = np.frombuffer(blob, dtype=_STORED)
                 n_tokens[row] = -1 if count is None else count
+                n_kept[row] = -1 if kept is None else kept
                 if used_on < today:
                     stale.append(key)
         self._touch(stale, today)
-        return Found(is_found=is_found, vectors=vectors, n_tokens=n_tokens)
+        return Found(is_found=is_found, vectors=vectors, n_tokens=n_tokens, n_kept=n_kept)
 
     def put(
         self, fingerprint: str, role: Role, prompt: str, texts: Sequence[str], embedded: Embedded
@@ -172,14 +182,23 @@ class VectorStore:
             [None] * len(texts) if embedded.n_tokens is None else embedded.n_tokens.tolist()
         )
         today = self._today()
-        rows = []
-        for key, vector, count in zip(
-            _keys(fingerprint, role, prompt, texts), embedded.vectors, counts, strict=True
+        kept = [-1] * len(texts) if embedded.n_kept is None else embedded.n_kept.tolist()
+        rows, shortened = [], []
+        for key, vector, count, n_kept in zip(
+            _keys(fingerprint, role, prompt, texts), embedded.vectors, counts, kept, strict=True
         ):
             blob = vector.astype(_STORED).tobytes()
             rows.append((key, blob, count, _checksum(key, blob, count), today))
+            if n_kept >= 0:
+                shortened.append((key, n_kept))
         with self._guarded(), self._transaction():
             self._connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?,?,?,?)", rows)
+            if shortened or self._connection.execute("SELECT 1 FROM shortened").fetchone():
+                # A text that was shortened once may pass whole later.
+                self._connection.executemany(
+                    "DELETE FROM shortened WHERE key = ?", [(row[0],) for row in rows]
+                )
+                self._connection.executemany("INSERT INTO shortened VALUES (?,?)", shortened)
 
     def info(self) -> StoreInfo:
         """Counts and size of the store."""
@@ -194,6 +213,7 @@ class VectorStore:
         with self._guarded():
             n_deleted = self._connection.execute("DELETE FROM vectors").rowcount
             self._connection.execute("DELETE FROM facts")
+            self._connection.execute("DELETE FROM shortened")
             self._shrink()
         return n_deleted
 
@@ -204,15 +224,20 @@ class VectorStore:
             n_deleted = self._connection.execute(
                 "DELETE FROM vectors WHERE used_on <= ?", (oldest,)
             ).rowcount
+            self._connection.execute(
+                "DELETE FROM shortened WHERE key NOT IN (SELECT key FROM vectors)"
+            )
             self._shrink()
         return n_deleted
 
-    def _select(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes, int | None, int, int]]:
+    def _select(
+        self, keys: Sequence[bytes]
+    ) -> list[tuple[bytes, bytes, int | None, int, int, int | None]]:
         marks = ",".join("?" * len(keys))
         with self._guarded():
             return self._connection.execute(
-                "SELECT key, vector, n_tokens, checksum, used_on FROM vectors"
-                f" WHERE key IN ({marks})",
+                "SELECT key, vector, n_tokens, checksum, used_on, n_kept"
+                f" FROM vectors LEFT JOIN shortened USING (key) WHERE key IN ({marks})",
                 keys,
             ).fetchall()
 
@@ -342,6 +367,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
             f"{path}: the vector cache is of another version of embed-ab ({version})",
             hint="Empty it with `embed-ab cache clear`, or use --no-cache.",
         )
+    connection.execute(_SHORTENED)  # absent in files made before there were servers
     connection.execute("COMMIT")
     connection.execute("PRAGMA journal_mode = WAL")
     # NORMAL loses at most the last transactions when the machine itself stops, never the file.

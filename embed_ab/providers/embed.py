@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from embed_ab.errors import InputError, ProviderError
-from embed_ab.providers.base import Embedded, Embedder, ModelFacts, Role, Vectors
+from embed_ab.providers.base import Embedded, Embedder, ModelFacts, Role, Served, Vectors
 from embed_ab.providers.cache import VectorStore
 
 _BLOCK = 4096  # rows normalised at a time, to bound the float64 copy
@@ -21,13 +25,21 @@ class CachedVectors:
 
     vectors: float32 (n_texts, dimension), L2-normalised.
     n_tokens: int64 (n_texts,) length before truncation; None where the provider cannot tell.
+    n_kept: int64 (n_texts,) leading characters embedded of texts that a server would not take
+        whole, −1 for whole texts; None where all are whole.
     n_embedded, n_cached: how many distinct texts the model embedded and the store knew.
+    n_tokens_embedded: those of the texts embedded, as a server counted them, else before
+        truncation; None where nobody told.
+    seconds: wall time of embedding, with what the server made us wait.
     """
 
     vectors: Vectors
     n_tokens: NDArray[np.int64] | None
+    n_kept: NDArray[np.int64] | None
     n_embedded: int
     n_cached: int
+    n_tokens_embedded: int | None
+    seconds: float
 
 
 def known_facts(embedder: Embedder, store: VectorStore) -> ModelFacts:
@@ -49,11 +61,15 @@ def embed_cached(
     dim: int | None = None,
     batch: int = 64,
     on_progress: Callable[[int, int], None] | None = None,
+    before: Callable[[Sequence[str], Role], None] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> CachedVectors:
     """Unit vectors of the texts, each distinct text embedded once and only if the store lacks it.
 
     dim: keep only so many leading elements before normalising (Matryoshka).
+    batch: texts a call; a server's embedder has its own number.
     on_progress: called before the first and after each batch with the texts done and to do.
+    before: called with the first batch before the time is taken; not when the store has all.
     Raises: InputError for a dim above the model's; ProviderError, naming a text's id, for vectors
     that are too few, of another dimension, not finite or zero.
     """
@@ -67,25 +83,60 @@ def embed_cached(
     distinct = list(dict.fromkeys(texts))
     ids = dict(zip(reversed(texts), reversed(text_ids), strict=True))  # the first id of each text
     found = store.get(embedder.fingerprint, role, prompt, distinct, dimension=facts.dimension)
-    vectors, n_tokens = found.vectors, found.n_tokens
+    vectors, n_tokens, n_kept = found.vectors, found.n_tokens, found.n_kept
+    served = embedder if isinstance(embedder, Served) else None
+    is_known = found.is_found
+    if served is not None and not served.truncate:
+        is_known &= n_kept < 0  # shortened in a run that was allowed to
 
     # Texts of like length share a batch; the longest first, so that a lack of memory shows early.
-    missing = sorted(np.flatnonzero(~found.is_found).tolist(), key=lambda row: -len(distinct[row]))
+    missing = sorted(np.flatnonzero(~is_known).tolist(), key=lambda row: -len(distinct[row]))
     report = on_progress or (lambda done, total: None)
+    # One thread more than requests at once: the server need not wait until an answer is read.
+    size, n_threads = (served.batch_size, served.concurrency + 1) if served else (batch, 0)
     if missing:
         report(0, len(missing))
-    for start in range(0, len(missing), batch):
-        rows = missing[start : start + batch]
-        batch_texts = [distinct[row] for row in rows]
-        embedded = embedder.embed(batch_texts, role)
-        _check(embedder, embedded, [ids[text] for text in batch_texts], facts.dimension)
-        store.put(embedder.fingerprint, role, prompt, batch_texts, embedded)
-        vectors[rows] = embedded.vectors
-        if embedded.n_tokens is not None:
-            n_tokens[rows] = embedded.n_tokens
-        report(start + len(rows), len(missing))
+        if before is not None:
+            before([distinct[row] for row in missing[:size]], role)
+    told = served.usage.n_tokens if served else None
+    started = clock()
+    waiting = deque(missing[start : start + size] for start in range(0, len(missing), size))
+    n_done = 0
+    failure: BaseException | None = None
+    for rows, outcome in _outcomes(
+        lambda rows: embedder.embed([distinct[row] for row in rows], role), waiting, n_threads
+    ):
+        if isinstance(outcome, BaseException):
+            failure = failure or outcome
+            waiting.clear()  # what is on its way is still taken in
+            continue
+        names = [ids[distinct[row]] for row in rows]
+        fault, sound = _sound(embedder, outcome, names, facts.dimension)
+        if sound:  # kept, whatever became of the others
+            kept, rows = _only(outcome, sound), [rows[place] for place in sound]
+            batch_texts = [distinct[row] for row in rows]
+            store.put(embedder.fingerprint, role, prompt, batch_texts, kept)
+            vectors[rows] = kept.vectors
+            n_kept[rows] = -1 if kept.n_kept is None else kept.n_kept
+            if kept.n_tokens is not None:
+                n_tokens[rows] = kept.n_tokens
+            n_done += len(rows)
+            report(n_done, len(missing))
+        if fault is not None:
+            failure = failure or fault
+            waiting.clear()
+    if failure is not None:
+        raise failure
 
-    unit = _normalised(vectors[:, :dim])
+    seconds = clock() - started
+    counted = n_tokens[missing]
+    n_tokens_embedded = served.usage.n_tokens if served else None
+    if n_tokens_embedded is not None:
+        n_tokens_embedded -= told or 0
+    elif missing and (counted >= 0).all():
+        n_tokens_embedded = int(counted.sum())
+
+    unit = normalised(vectors[:, :dim])
     zeros = np.flatnonzero(~unit.any(axis=1))
     if zeros.size:  # only a cut vector can still be zero here
         raise ProviderError(
@@ -96,39 +147,115 @@ def embed_cached(
     if len(distinct) < len(texts):
         row_of = {text: row for row, text in enumerate(distinct)}
         order = [row_of[text] for text in texts]
-        unit, n_tokens = unit[order], n_tokens[order]
+        unit, n_tokens, n_kept = unit[order], n_tokens[order], n_kept[order]
     return CachedVectors(
         vectors=unit,
         n_tokens=None if (n_tokens < 0).any() else n_tokens,
+        n_kept=n_kept if (n_kept >= 0).any() else None,
         n_embedded=len(missing),
         n_cached=len(distinct) - len(missing),
+        n_tokens_embedded=n_tokens_embedded,
+        seconds=seconds,
     )
 
 
-def _check(embedder: Embedder, embedded: Embedded, ids: Sequence[str], dimension: int) -> None:
-    """Refuse vectors that cannot be compared, before they reach the store."""
-    vectors = embedded.vectors
-    fault = ""
+def _outcomes(
+    work: Callable[[list[int]], Embedded], waiting: deque[list[int]], n_threads: int
+) -> Iterator[tuple[list[int], Embedded | BaseException]]:
+    """Do what waits and yield what came of it, in any order; clear `waiting` to end early.
+
+    Threads are daemons: an interrupt must not wait for a server that is slow. Few results may wait
+    to be taken, so that a store slower than the server bounds the memory.
+    """
+    if n_threads == 0:
+        while waiting:
+            rows = waiting.popleft()
+            yield rows, work(rows)
+        return
+    n_threads = min(n_threads, len(waiting))
+    results: queue.Queue[tuple[list[int], Embedded | BaseException] | None]
+    results = queue.Queue(2 * n_threads)
+
+    def run() -> None:
+        while True:
+            try:
+                rows = waiting.popleft()
+            except IndexError:
+                break
+            try:
+                results.put((rows, work(rows)))
+            except BaseException as error:
+                results.put((rows, error))
+        results.put(None)
+
+    for _ in range(n_threads):
+        threading.Thread(target=run, daemon=True).start()
+    n_running = n_threads
+    try:
+        while n_running:
+            result = results.get()
+            if result is None:
+                n_running -= 1
+            else:
+                yield result
+    finally:
+        waiting.clear()
+        while not results.empty():  # lets go of threads that wait to hand over
+            results.get_nowait()
+
+
+def _only(embedded: Embedded, places: list[int]) -> Embedded:
+    """Some of the texts of a batch."""
+    if len(places) == len(embedded.vectors):
+        return embedded
+    n_tokens, n_kept = embedded.n_tokens, embedded.n_kept
+    return Embedded(
+        vectors=embedded.vectors[places],
+        n_tokens=None if n_tokens is None else n_tokens[places],
+        n_kept=None if n_kept is None else n_kept[places],
+    )
+
+
+def _sound(
+    embedder: Embedder, embedded: Embedded, ids: Sequence[str], dimension: int
+) -> tuple[ProviderError | None, list[int]]:
+    """The places of a batch whose vectors can be compared, and what is wrong with the first other.
+
+    Where the batch itself is wrong, there are none.
+    """
+    vectors, said = embedded.vectors, ""
+    hint = "Look at that text: a model may have no word of it, or fail on its length."
     place = f"'{ids[0]}'" if len(ids) == 1 else f"'{ids[0]}' … '{ids[-1]}'"
+    sound: list[int] = []
     if vectors.ndim != 2 or len(vectors) != len(ids):
         n_vectors = len(vectors) if vectors.ndim else 0
         fault = f"{n_vectors} vectors came back for {len(ids)} texts ({place})"
-    elif vectors.shape[1] != dimension:
+    elif vectors.shape[1] != dimension and len(embedded.faults) < len(ids):
         fault = f"the vectors of {place} have {vectors.shape[1]} dimensions, not {dimension}"
-    elif not np.isfinite(vectors).all():
-        row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
-        fault = f"the vector of '{ids[row]}' holds NaN or infinite values"
-    elif not vectors.any(axis=1).all():
-        row = int(np.flatnonzero(~vectors.any(axis=1))[0])
-        fault = f"the vector of '{ids[row]}' is all zero"
-    if fault:
-        raise ProviderError(
-            f"model '{embedder.name}': {fault}",
-            hint="Look at that text: a model may have no word of it, or fail on its length.",
-        )
+    else:
+        is_finite = np.asarray(np.isfinite(vectors).all(axis=1))
+        is_sound = is_finite & np.any(vectors, axis=1)
+        is_sound[list(embedded.faults)] = False
+        sound = np.flatnonzero(is_sound).tolist()
+        if len(sound) == len(ids):
+            return None, sound
+        row = int(np.flatnonzero(~is_sound)[0])
+        if row in embedded.faults:
+            cause = embedded.faults[row]
+            fault = f"'{ids[row]}': {cause.unquoted}"
+            said = cause.said
+            hint = cause.hint or (
+                "The server refuses this text, also alone, or a field of the request: go by its "
+                "own words. Without --no-truncate a long text is shortened."
+            )
+        elif is_finite[row]:
+            fault = f"the vector of '{ids[row]}' is all zero"
+        else:
+            fault = f"the vector of '{ids[row]}' holds NaN or infinite values"
+    return ProviderError(f"model '{embedder.name}': {fault}", hint=hint, said=said), sound
 
 
-def _normalised(vectors: Vectors) -> Vectors:
+def normalised(vectors: Vectors) -> Vectors:
     """Rows divided by their L2 norm, computed in float64; zero rows stay zero."""
     unit = np.empty(vectors.shape, dtype=np.float32)
     for start in range(0, len(vectors), _BLOCK):

@@ -67,7 +67,7 @@ _FAMILIES: tuple[tuple[str, Family], ...] = (
     (r"mxbai-embed-de", Family(title="mxbai (German)", **_E5)),
     (r"mxbai-embed", Family(title="mxbai", query=_SENTENCE)),
     (r"uae-large", Family(title="UAE", query=_SENTENCE)),
-    (r"arctic-embed.*v2", Family(title="Snowflake Arctic Embed 2", query="query: ")),
+    (r"arctic-embed(.*v|-?)2", Family(title="Snowflake Arctic Embed 2", query="query: ")),
     (r"arctic-embed", Family(title="Snowflake Arctic Embed", query=_SENTENCE)),
     (r"gte-qwen|gte.*instruct", Family(title="GTE instruct", **_INSTRUCT)),
     (

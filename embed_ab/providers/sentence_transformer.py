@@ -37,6 +37,7 @@ from embed_ab.providers.model_files import (
 )
 
 DTYPES = ("float32", "float16", "bfloat16")
+POOLINGS = ("mean", "cls", "lasttoken", "max")
 _PACKAGES = ("sentence-transformers", "transformers", "torch")
 _ROLE_PROMPTS: dict[Role, tuple[str, ...]] = {
     # The names that encode_query and encode_document look for, in their order.
@@ -52,8 +53,9 @@ class SentenceTransformerEmbedder:
     name: a hub name (`owner/name`) or a local folder.
     revision: branch, tag or commit of a hub name; None takes the commit that the local hub cache
         knows for the default branch, else the newest.
-    max_length: limit in tokens instead of the model's own; dtype: one of DTYPES instead of the
-        model's own. query_prompt, document_prompt: beat the model's own; "" switches it off.
+    max_length: limit in tokens instead of the model's own; dtype: one of DTYPES, pooling: one of
+        POOLINGS instead of the model's own. query_prompt, document_prompt: beat the model's own;
+        "" switches it off.
     offline: never ask the hub. trust_remote_code, allow_pickle: what may run code on this machine.
 
     Raises: InputError for a folder that does not exist, a revision of a folder or another dtype;
@@ -71,11 +73,16 @@ class SentenceTransformerEmbedder:
     allow_pickle: bool = False
     offline: bool = False
     batch_size: int = 8
+    pooling: str | None = None
 
     def __post_init__(self) -> None:
         if self.dtype is not None and self.dtype not in DTYPES:
             raise InputError(
                 f"dtype={self.dtype} is not known", hint=f"Give one of {', '.join(DTYPES)}."
+            )
+        if self.pooling is not None and self.pooling not in POOLINGS:
+            raise InputError(
+                f"pooling={self.pooling} is not known", hint=f"Give one of {', '.join(POOLINGS)}."
             )
         if self._is_folder:
             if self.revision is not None:
@@ -98,6 +105,8 @@ class SentenceTransformerEmbedder:
             else f"hub={self._hub_name}@{self._commit}"
         )
         options = f"max_length={self.max_length}|dtype={self.dtype}|device={self.device}"
+        if self.pooling is not None:
+            options += f"|pooling={self.pooling}"
         libraries = "|".join(f"{package}={found}" for package, found in _versions().items())
         return f"st|{source}|{options}|remote_code={self.trust_remote_code}|{libraries}"
 
@@ -239,6 +248,8 @@ class SentenceTransformerEmbedder:
             raise _load_error(self.name, error) from error
         if self.max_length is not None:
             _limit_length(self.name, model, self.max_length)
+        if self.pooling is not None:
+            _set_pooling(self.name, model, self.pooling)
         return model
 
     @cached_property
@@ -349,6 +360,18 @@ def _limit_length(name: str, model: Any, max_length: int) -> None:
             hint=f"Give at most {positions}.",
         )
     model.max_seq_length = max_length
+
+
+def _set_pooling(name: str, model: Any, pooling: str) -> None:
+    for module in model:
+        # Several at once would change the dimension.
+        if isinstance(getattr(module, "pooling_mode", None), str):
+            module.pooling_mode = pooling
+            return
+    raise InputError(
+        f"model '{name}' does not pool tokens, so pooling={pooling} changes nothing",
+        hint="Leave out pooling.",
+    )
 
 
 def _dtype(model: Any) -> str:

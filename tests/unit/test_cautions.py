@@ -226,6 +226,13 @@ def test_truncated_documents() -> None:
     assert "truncated_documents" not in codes(system(20, truncation=replace(cut, n_truncated=5)))
 
 
+def test_batch_mismatch() -> None:
+    text = message("batch_mismatch", A, system(38, batch_cosine=0.97))
+
+    assert "B (st:local) gives a text another vector in a batch than alone: cosine 0.9700" in text
+    assert "batch_mismatch" not in codes(A, system(38, batch_cosine=0.9995))
+
+
 def test_missing_prompt() -> None:
     assert "B: E5 wants" in message(
         "missing_prompt", A, system(38, missing_prompt="E5 wants prompts.")

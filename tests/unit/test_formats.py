@@ -224,3 +224,19 @@ def test_prose_shows_its_text_and_nothing_else(text: str) -> None:
 
 def test_a_link_cannot_leave_its_brackets() -> None:
     assert formats.link("https://example.org/a b>\n<c") == "<https://example.org/abc>"
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "shown"),
+    [(0, "0 B"), (999, "999 B"), (1536, "1.5 kB"), (999_960, "1.0 MB"), (3e15, "3,000.0 TB")],
+)
+def test_a_size_is_in_decimal_units(n_bytes: int, shown: str) -> None:
+    assert formats.size(n_bytes) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0, "0.00"), (1234.5, "1,234.50"), (0.0000123, "0.000012"), (0.5, "0.5"), (None, "–")],
+)
+def test_an_amount_keeps_two_digits_however_small(value: float | None, shown: str) -> None:
+    assert formats.amount(value) == shown

@@ -65,6 +65,8 @@ def system(label: str, name: str, **changes: Any) -> SystemRecord:
             tokens_lost=0.034,
             relevant=("d7",),
         ),
+        "bytes_per_vector": 1536,
+        "corpus_bytes": 1_893_888,
         "means": {"ndcg@10": means[0], "hit@10": means[1]},
         "n_queries": {"ndcg@10": 4, "hit@10": 4},
         "wilson": {"hit@10": (0.301, 0.954)},
@@ -165,6 +167,8 @@ def sample(**changes: Any) -> Comparison:
                 dimension=None,
                 details={},
                 truncation=None,
+                bytes_per_vector=None,
+                corpus_bytes=None,
             ),
         ),
         "differences": (
@@ -214,7 +218,16 @@ def sample(**changes: Any) -> Comparison:
         "command": "embed-ab compare kettles -a st:BAAI/bge-small-en-v1.5 "
         "-b st:intfloat/multilingual-e5-small,dim=256 --fail-if-worse ndcg@10:0.02",
         "versions": {"python": "3.11.7", "numpy": "2.4.6"},
-        "measured": {"finished": "2026-01-02T03:04:05+00:00", "seconds": {"A": 1.25, "B": 2.5}},
+        "measured": {
+            "finished": "2026-01-02T03:04:05+00:00",
+            "seconds": {"A": 1.25, "B": 2.5},
+            "texts_embedded": {"A": 1238, "B": 0, "BM25": 0},
+            "texts_cached": {"A": 0, "B": 1238, "BM25": 0},
+            "tokens": {"A": 81_234},
+            "price": {"A": 0.00162468},
+            "embedding_seconds": {"A": 12.5},
+            "query_ms": {"A": {"p50": 7.25, "p95": 31.0, "n": 4}},
+        },
     }
     return Comparison(**(fields | changes))
 
@@ -542,7 +555,18 @@ def test_a_hostile_comment_keeps_its_tables_whole() -> None:
     body = Tags(MarkdownIt("commonmark", {"html": True}).enable("table").render(comment)).tags
     rows = "".join({"tr": "|", "td": "d", "th": "h"}.get(tag, "") for tag, _ in body).split("|")[1:]
 
-    assert rows == ["h" * 9, "d" * 9, "d" * 9, "h" * 5, "d" * 5, "d" * 5]
+    assert rows == [
+        "h" * 9,
+        "d" * 9,
+        "d" * 9,
+        "hhh",
+        "ddd",
+        "ddd",
+        "ddd",
+        "h" * 5,
+        "d" * 5,
+        "d" * 5,
+    ]
 
 
 def test_a_hostile_comment_opens_no_html_comment() -> None:

@@ -86,6 +86,15 @@ def of_evalset(**new: Any) -> Change:
         (first("gates", high=7), "the gate on ndcg@10 has a number that is none of a gate"),
         (first("gates", metric="hit@1"), "differences or queries are missing"),
         (first("systems", means={"ndcg@10": 3}), "A has a mean outside 0 to 1"),
+        (first("systems", corpus_bytes=-1), "something was measured to be below 0"),
+        (
+            lambda r: r["measured"].update(query_ms={"A": {"p50": 1.0, "p95": -1.0, "n": 1}}),
+            "something was measured to be below 0",
+        ),
+        (
+            lambda r: r["measured"].update(price={"A": "**free**"}),
+            "measured.price.A: Input should be a valid number",
+        ),
         (of_evalset(n_documents=-1), "the evaluation set has a count below 0"),
         (
             lambda r: r["systems"].append(r["systems"][2]),

@@ -162,7 +162,7 @@ def test_only_changed_settings_that_matter_to_the_result_are_recorded() -> None:
         "st:x,colour=red",
         "mock:char9",
         "bm25:auto,k1=2",
-        "openai:x",
+        "nosuch:x",
         "st:" + "x" * 256,
         "st:owner/" + "가" * 86,
     ],
@@ -184,13 +184,25 @@ def test_redact_is_recorded_because_it_changes_the_result() -> None:
     assert resolve({"redact": True}, config=None).changed() == {"redact": True}
 
 
+def test_a_price_has_no_meaning_for_a_system_without_tokens() -> None:
+    settings = resolve({"model-a": "bm25:auto", "a-price-per-million-tokens": "0.02"}, config=None)
+
+    with pytest.raises(InputError, match="--a-price-per-million-tokens has no meaning for bm25"):
+        settings.check_sides()
+
+
 def test_prompts_of_the_file_are_for_the_model_of_the_file(tmp_path: Path) -> None:
     config = tmp_path / "c.yml"
-    config.write_text("model-b: st:intfloat/e5\nb-query-prompt: 'query: '\na-doc-prompt: x\n")
+    config.write_text(
+        "model-b: st:intfloat/e5\nb-query-prompt: 'query: '\na-doc-prompt: x\n"
+        "b-price-per-million-tokens: 0.02\nb-doc-params: {input_type: document}\n"
+    )
 
     assert resolve({"model-b": "st:other/model"}, config=config).b_query_prompt is None
     assert resolve({"model-b": "st:intfloat/e5"}, config=config).b_query_prompt == "query: "
     assert resolve({"model-b": "st:other/model"}, config=config).a_doc_prompt == "x"
+    other = resolve({"model-b": "st:other/model"}, config=config)
+    assert (other.b_price_per_million_tokens, other.b_doc_params) == (None, {})
 
 
 def test_a_number_of_thousands_of_digits_is_an_input_error(tmp_path: Path) -> None:

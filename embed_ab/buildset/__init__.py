@@ -1,0 +1,1 @@
+"""Documents become an evaluation set: chunks, questions about them, and judgements."""

@@ -1,0 +1,207 @@
+"""Puts the requests to the model, several at once, and each answer into the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, replace
+from typing import Any
+
+from embed_ab import bm25
+from embed_ab.buildset.chunks import Chunk
+from embed_ab.buildset.journal import Journal
+from embed_ab.buildset.languages import detect
+from embed_ab.buildset.options import Counts, Options, Query
+from embed_ab.buildset.questions import Question, Writer, key_of, styles_for
+from embed_ab.errors import ProviderError
+from embed_ab.llm import UnreadableAnswer
+from embed_ab.providers.http import RequestRefused
+
+OnProgress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+_VERIFY_DEPTH = 3
+_N_NEIGHBOURS = 4
+_REFUSALS = frozenset({400, 413, 422})
+_MANY_REFUSALS = 5
+
+
+def ask_questions(
+    chunks: Sequence[Chunk],
+    asked: Sequence[int],
+    options: Options,
+    writer: Writer,
+    journal: Journal,
+    counts: Counts,
+    on_progress: OnProgress,
+) -> dict[int, list[Question]]:
+    """Return the questions of each chunk, from the journal or from the model."""
+
+    def request(index: int) -> tuple[str, Callable[[], dict[str, Any]]]:
+        chunk = chunks[index]
+        styles = styles_for(chunk, options.per_chunk, options.seed)
+        language = detect(chunk.text) if options.language == "auto" else options.language
+        key = key_of(writer.name, options.seed, styles, language, chunk.title, chunk.text)
+
+        def ask() -> dict[str, Any]:
+            written = writer.questions(chunk, styles, language)
+            return {"chunk": chunk.id, "questions": [asdict(question) for question in written]}
+
+        return key, ask
+
+    def failed(index: int, error: ProviderError) -> None:
+        is_refusal = isinstance(error, RequestRefused)
+        (counts.refused if is_refusal else counts.unreadable).append(chunks[index].id)
+
+    records = _answers(
+        asked, request, failed, "questions", options.concurrency, journal, on_progress
+    )
+    counts.unreadable.sort()
+    counts.refused.sort()
+    return {
+        index: [Question(**question) for question in record["questions"]]
+        for index, record in records.items()
+    }
+
+
+def _answers(
+    indices: Sequence[int],
+    request: Callable[[int], tuple[str, Callable[[], dict[str, Any]]]],
+    failed: Callable[[int, ProviderError], None],
+    what: str,
+    concurrency: int,
+    journal: Journal,
+    on_progress: OnProgress,
+) -> dict[int, dict[str, Any]]:
+    """Return the record of each index, in their order; those that failed are left out.
+
+    Each answer is in the journal before the next is waited for.
+    Raises: ProviderError for what is no fault of the single request.
+    """
+    records: dict[int, dict[str, Any]] = {}
+    waiting: dict[int, tuple[str, Callable[[], dict[str, Any]]]] = {}
+    for index in indices:
+        key, ask = request(index)
+        known = journal.get(key)
+        if known is None:
+            waiting[index] = key, ask
+        else:
+            records[index] = known
+    n_refused = 0
+    with ThreadPoolExecutor(concurrency) as pool:
+
+        def work(index: int) -> dict[str, Any]:
+            key, ask = waiting[index]
+            record = ask()
+            journal.put(key, **record)
+            return record
+
+        futures = {pool.submit(work, index): index for index in waiting}
+        try:
+            on_progress(what, len(records), len(indices))
+            for n_done, future in enumerate(as_completed(futures), len(records) + 1):
+                index = futures[future]
+                try:
+                    records[index] = future.result()
+                except UnreadableAnswer as error:
+                    failed(index, error)
+                except RequestRefused as error:
+                    # One text may offend a filter or be too long. A model that refuses the first
+                    # five refuses all.
+                    n_refused += 1
+                    if error.status not in _REFUSALS or (
+                        not records and n_refused >= min(_MANY_REFUSALS, len(indices))
+                    ):
+                        raise
+                    failed(index, error)
+                on_progress(what, n_done, len(indices))
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return {index: records[index] for index in indices if index in records}
+
+
+def verified(
+    chunks: Sequence[Chunk],
+    queries: Sequence[Query],
+    options: Options,
+    writer: Writer,
+    journal: Journal,
+    counts: Counts,
+    on_progress: OnProgress,
+) -> list[Query]:
+    """Return the queries; those that do not lead to their chunk have `ambiguous` in metadata."""
+    if options.verify == "none":
+        return list(queries)
+    texts = [f"{chunk.title}\n{chunk.text}".strip() for chunk in chunks]
+    most_gold = max(len(query.documents) for query in queries)
+    ranked = bm25.search(
+        texts,
+        [query.text for query in queries],
+        "auto",
+        min(max(_VERIFY_DEPTH, _N_NEIGHBOURS + most_gold), len(texts)),
+    ).documents.tolist()
+    if options.verify == "bm25":
+        found = [
+            bool(set(query.documents) & set(row[:_VERIFY_DEPTH]))
+            for query, row in zip(queries, ranked, strict=True)
+        ]
+    else:
+        found = _judged(texts, queries, ranked, options, writer, journal, counts, on_progress)
+    return [
+        query if is_found else replace(query, metadata={**query.metadata, "ambiguous": True})
+        for query, is_found in zip(queries, found, strict=True)
+    ]
+
+
+def _judged(
+    texts: Sequence[str],
+    queries: Sequence[Query],
+    ranked: Sequence[Sequence[int]],
+    options: Options,
+    writer: Writer,
+    journal: Journal,
+    counts: Counts,
+    on_progress: OnProgress,
+) -> list[bool]:
+    """Return of each query whether the model, shown its neighbours too, chose only its chunks."""
+
+    def candidates(index: int) -> list[int]:
+        gold = queries[index].documents
+        # What the question's words find, and then what stands around the chunk.
+        place = range(max(gold[0] - _N_NEIGHBOURS, 0), min(gold[0] + _N_NEIGHBOURS + 1, len(texts)))
+        around = sorted(place, key=lambda document: abs(document - gold[0]))
+        others = dict.fromkeys([*ranked[index], *around])
+        near = [document for document in others if document >= 0 and document not in gold]
+        # The place must not give the answer away.
+        shown = [gold[0], *near[:_N_NEIGHBOURS]]
+        return sorted(shown, key=lambda document: key_of(options.seed, index, texts[document]))
+
+    def request(index: int) -> tuple[str, Callable[[], dict[str, Any]]]:
+        query = queries[index]
+        passages = [texts[document] for document in candidates(index)]
+
+        def ask() -> dict[str, Any]:
+            return {"judged": query.id, "chosen": sorted(writer.answering(query.text, passages))}
+
+        return key_of(writer.name, options.seed, "judge", query.text, passages), ask
+
+    def failed(index: int, error: ProviderError) -> None:
+        counts.unjudged.append(queries[index].id)
+
+    records = _answers(
+        range(len(queries)),
+        request,
+        failed,
+        "judgements",
+        options.concurrency,
+        journal,
+        on_progress,
+    )
+    counts.unjudged.sort()
+    return [
+        [candidates(index)[place] for place in records[index]["chosen"]]
+        == [queries[index].documents[0]]
+        if index in records
+        else False
+        for index in range(len(queries))
+    ]

@@ -1,0 +1,81 @@
+"""Splits documents into chunks that know where in their file they stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from embed_ab.buildset.documents import Document
+
+_FENCE = re.compile(r"\s*(```|~~~)[^`\n]*")
+_HASH_HEADING = re.compile(r"\s{0,3}#{1,6}(\s.*)?")
+_UNDERLINE = re.compile(r"\s{0,3}([=\-~^\"'*+#.:_])\1{2,}\s*")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_UNSAFE_IN_ID = re.compile(r"[\s%]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """A piece of a document; start and end are characters of the file `source`.
+
+    `text` is those characters, but for HTML, where the span also holds the tags between them.
+    """
+
+    id: str
+    source: str
+    start: int
+    end: int
+    text: str
+    title: str = ""
+
+
+def split(documents: Iterable[Document], size: int) -> list[Chunk]:
+    """Return the chunks of documents in their order, each at most `size` characters.
+
+    A heading that the splitter left alone is put before the chunk that follows it, which may make
+    that one longer. Ids are `path#0000`; white space and % in the path are percent-encoded.
+    """
+    return [chunk for document in documents for chunk in _of(document, size)]
+
+
+def _of(document: Document, size: int) -> Iterator[Chunk]:
+    from semantic_text_splitter import MarkdownSplitter, TextSplitter
+
+    splitter = MarkdownSplitter if document.kind in ("markdown", "jsonl") else TextSplitter
+    name = _UNSAFE_IN_ID.sub(
+        lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), document.source
+    )
+    number, waiting = 0, -1
+    pieces = splitter(size).chunk_indices(document.text)
+    for place, (start, piece) in enumerate(pieces):
+        begin, end = (waiting if waiting >= 0 else start), start + len(piece)
+        if _is_heading_only(document.text[begin:end]) and place + 1 < len(pieces):
+            waiting = begin
+            continue
+        waiting = -1
+        span = document.span(begin, end)
+        yield Chunk(
+            id=f"{name}#{number:04}",
+            source=document.source,
+            start=span[0],
+            end=span[1],
+            text=document.text[begin:end],
+            title=document.title,
+        )
+        number += 1
+
+
+def _is_heading_only(text: str) -> bool:
+    lines = [line for line in _COMMENT.sub("", text).splitlines() if line.strip()]
+    is_heading = False
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        is_heading = bool(
+            _HASH_HEADING.fullmatch(line)
+            or _FENCE.fullmatch(line)
+            or _UNDERLINE.fullmatch(line)
+            or _UNDERLINE.fullmatch(below)
+        )
+        if not is_heading:
+            return False
+    return True

@@ -1,0 +1,92 @@
+"""Writes the set, and the record of how it was made."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from embed_ab import __version__
+from embed_ab.buildset.chunks import Chunk
+from embed_ab.buildset.documents import Document, Skipped
+from embed_ab.buildset.options import Counts, Query
+from embed_ab.buildset.questions import COPIED, STYLES
+from embed_ab.outputs import write_text
+
+RECORD = "build.json"
+
+
+def describe(
+    documents: Sequence[Document],
+    skipped: Sequence[Skipped],
+    chunks: Sequence[Chunk],
+    asked: Sequence[int],
+    queries: Sequence[Query],
+    counts: Counts,
+) -> dict[str, Any]:
+    """Return what the record says about a set beyond what it was made by."""
+    shares = [query.metadata["copy_share"] for query in queries]
+    written = Counter(query.metadata["style"] for query in queries)
+    return {
+        "version": __version__,
+        "counts": {
+            "documents": len(documents),
+            "skipped_files": len(skipped),
+            "chunks": len(chunks),
+            "chunks_without_question": dict(sorted(counts.without_question.items())),
+            "chunks_asked": len(asked),
+            "chunks_with_fewer_questions": len(counts.fewer),
+            "chunks_unreadable": len(counts.unreadable),
+            "chunks_refused": len(counts.refused),
+            "questions_written": counts.n_written,
+            "questions_dropped": dict(sorted((+counts.dropped).items())),
+            "questions_merged": counts.n_merged,
+            "queries": len(queries),
+            "queries_ambiguous": sum("ambiguous" in query.metadata for query in queries),
+            "queries_unjudged": len(counts.unjudged),
+            "styles": {style: written[style] for style in (*STYLES, COPIED) if written[style]},
+            "languages": dict(
+                sorted(Counter(query.metadata["language"] for query in queries).items())
+            ),
+        },
+        "copy_share": {
+            "median": round(median(shares), 3),
+            "at_least_half": sum(share >= 0.5 for share in shares),
+        },
+        "skipped": [asdict(item) for item in skipped],
+        "unreadable": counts.unreadable,
+        "refused": counts.refused,
+        "fewer": counts.fewer,
+        "unjudged": counts.unjudged,
+    }
+
+
+def write(
+    out: Path, chunks: Sequence[Chunk], queries: Sequence[Query], record: Mapping[str, Any]
+) -> None:
+    """Write the set, each file whole, and last the record that says it is finished."""
+    corpus = [
+        {
+            "_id": chunk.id,
+            **({"title": chunk.title} if chunk.title else {}),
+            "text": chunk.text,
+            "metadata": {"source": chunk.source, "start": chunk.start, "end": chunk.end},
+        }
+        for chunk in chunks
+    ]
+    asked = [{"_id": query.id, "text": query.text, "metadata": query.metadata} for query in queries]
+    judged = [
+        f"{query.id}\t{chunks[document].id}\t1" for query in queries for document in query.documents
+    ]
+    write_text(out / "corpus.jsonl", _lines(json.dumps(row, ensure_ascii=False) for row in corpus))
+    write_text(out / "queries.jsonl", _lines(json.dumps(row, ensure_ascii=False) for row in asked))
+    write_text(out / "qrels.tsv", _lines(["query-id\tcorpus-id\tscore", *judged]))
+    write_text(out / RECORD, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

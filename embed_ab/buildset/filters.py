@@ -1,0 +1,132 @@
+"""Which chunks are worth a question, and which questions are worth keeping."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from embed_ab.bm25 import tokenize
+
+MIN_LETTERS = 40
+_WIDE = re.compile(
+    "[\u1100-\u11ff\u3041-\u30ff\u3131-\u318e\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]"
+)
+
+_LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\[\]]*\]\([^()]*\))*\]\([^()]*\)|\[[^\[\]]*\]\[[^\[\]]*\]")
+_ADDRESS = re.compile(r"<?https?://\S+")
+_LEADER = re.compile(r".*[^.]\s*(?:\.\s?){4,}\s*\d+\s*")
+_TRAIL = re.compile(r"\s(?:[|»›>→•·/])\s")
+_LICENCE = re.compile(
+    r"permission is hereby granted, free of charge|provided [\"“'`]*as is[\"”'`]*,? without warrant"
+    r"|redistribution and use in source and binary forms|licensed under the apache license, version"
+    r"|gnu (?:lesser |affero )?general public license (?:as published|for more details)"
+    r"|without warranties or conditions of any kind|in no event shall the (?:authors?|copyright)"
+    r"|this source code form is subject to the terms|spdx-license-identifier:"
+    r"|creative commons attribution[\w \-]* (?:international )?(?:public )?license",
+    re.IGNORECASE,
+)
+
+
+def why_not_asked(text: str) -> str:
+    """Return why a chunk is not worth a question, "" where it is."""
+    n_letters = _n_letters(text)
+    if _is_navigation(text, n_letters):
+        return "navigation"
+    if _LICENCE.search(re.sub(r"[\s#*>/]+", " ", text)):
+        return "licence text"
+    if n_letters < MIN_LETTERS:
+        return "too short"
+    n_visible = sum(not letter.isspace() for letter in text)
+    if 3 * sum(unicodedata.category(letter)[0] in "LM" for letter in text) < n_visible:
+        return "mostly symbols or numbers"
+    return ""
+
+
+def _n_letters(text: str) -> int:
+    """Letters and digits; one of Hangul, kana or Han says as much as two or three others."""
+    return sum(map(str.isalnum, text)) + len(_WIDE.findall(text))
+
+
+def _is_navigation(text: str, n_letters: int) -> bool:
+    lines = [line for line in text.split("\n") if line.strip()]
+    n_leaders = sum(bool(_LEADER.fullmatch(line)) for line in lines if len(line) < 300)
+    if len(lines) >= 3 and 2 * n_leaders > len(lines):
+        return True
+    if (
+        len(lines) <= 3
+        and len(_TRAIL.findall(text)) >= 3
+        and not re.search(r"[.!?。！？]\s*$", text)
+    ):
+        return all(len(part.split()) <= 4 for line in lines for part in _TRAIL.split(line))
+    n_links = len(_LINK.findall(text)) + len(_ADDRESS.findall(_LINK.sub("", text)))
+    left = _ADDRESS.sub("", _LINK.sub("", text))
+    return n_links >= 3 and _n_letters(left) < 0.35 * n_letters
+
+
+_THIS = {
+    "en": r"\b(?:this|these|the (?:above|following|given|provided|present)) "
+    r"(?:\w+ )?(?:documents?|passages?|texts?|articles?|sections?|paragraphs?|chapters?|excerpts?|"
+    r"snippets?|chunks?|pages?|papers?|guides?|manuals?|readme|documentation|content|tables?)\b"
+    r"|\b(?:the|a) (?:passage|excerpt|snippet)\b"
+    r"|\bthe authors? (?:say|mean|claim|argue|describe|recommend|mention|suggest|explain)s?\b"
+    r"|\baccording to (?:the|this) (?:text|document|article|section|paper|page|documentation)\b"
+    r"|\b(?:mentioned|described|discussed|listed|shown|stated|given|provided|explained|presented) "
+    r"(?:above|below|here|in (?:the|this) (?:text|document|article|section|paragraph|paper|page))\b"
+    r"|\bwhat (?:is|does|do|are) the (?:text|document|article|section|paper|page|paragraph) "
+    r"(?:about|mainly|say|says|state|describe|discuss|cover|mention|explain|focus|talk)\b",
+    "ko": r"(?:^|[\s(\"'])(?:이|본|위|해당|이번|위의) ?"
+    r"(?:문서|글|본문|단락|문단|구절|지문|텍스트|섹션|절|페이지|내용|자료|설명서|가이드|기사|예문)"
+    r"|(?:다음|주어진|제시된) ?(?:문서|글|본문|단락|문단|구절|지문|텍스트|내용)"
+    r"|(?:^|\s)(?:본문|지문|글)(?:에서|에 따르면|에 의하면|의 내용)"
+    r"|(?:위|여기|앞)에서? (?:언급|설명|말|제시|기술|다룬|나온|서술)",
+    "ja": r"(?:この|(?<!日)本|当該|上記の|上の|前述の|以下の|下記の|次の|与えられた)"
+    r"(?:文書|文章|ドキュメント|記事|テキスト|節|章|段落|セクション|本文|内容|資料|説明書|抜粋|箇所)"
+    r"|この(?:文|ページ|ガイド|マニュアル|論文)|上記|前述|本文(?:で|に|の)|筆者",
+    "zh": r"(?:(?<!日)本|该|這|这|此|上述|上面的?|以下|下列|给定的?)(?:篇|段|份|个|個)?"
+    r"(?:文档|文檔|文件|文章|文本|文中|段落|章节|章節|内容|內容|页面|頁面|片段|节选|手册)|文中",
+    "de": r"\b(?:diese[rsmn]?|laut|obige[rsnm]?|folgende[rsnm]?) "
+    r"(?:dokument|text|artikel|abschnitt|absatz|kapitel|seite|auszug|passage)s?\b",
+    "fr": r"\b(?:ce|cet|cette|selon le) "
+    r"(?:document|texte|article|section|paragraphe|chapitre|page|extrait|passage)\b",
+    "es": r"\b(?:este|esta|según el) "
+    r"(?:documento|texto|artículo|sección|párrafo|capítulo|página|fragmento|pasaje)\b",
+}
+_DEICTIC = re.compile("|".join(_THIS.values()), re.IGNORECASE)
+
+
+def is_deictic(question: str) -> bool:
+    """Return whether a question points at the page it was made from ("what does this text say")."""
+    return _DEICTIC.search(re.sub(r"\s+", " ", unicodedata.normalize("NFC", question))) is not None
+
+
+def copy_share(question: str, chunk: str) -> float:
+    """Return the share of a question's words that stand in its chunk, 0 to 1.
+
+    Words as BM25 counts them: of Hangul, kana and Han every two neighbours. A question without a
+    word is 0.
+    """
+    words, there = tokenize(question, "auto"), set(tokenize(chunk, "auto"))
+    return sum(word in there for word in words) / len(words) if words else 0.0
+
+
+_POLITE = re.compile(
+    r"^(?:hi|hello|please|can you tell me|could you tell me|i want to know)\b[,!]? *"
+)
+_HOW_DO_I = re.compile(r"\bhow (?:to|(?:do|does|did|can|could|should|would) (?:i|you|we|one))\b")
+_SMALL = re.compile(
+    r"\b(?:a|an|the|is|are|was|were|do|does|did|can|could|should|would|please|my|our|your)\b"
+)
+
+
+def sameness(question: str) -> str:
+    """Return what two questions share that differ in nothing but form.
+
+    Case, punctuation, spacing, articles and ways to say "how do I" are form; a number, a name or
+    the order of the words is not, because they decide which chunk answers.
+    """
+    text = _POLITE.sub("", unicodedata.normalize("NFKC", question).casefold().strip())
+    text = _SMALL.sub(" ", _HOW_DO_I.sub("how", text))
+    if _WIDE.search(text):
+        return re.sub(r"[\W_]+", "", text)
+    # A dot or a sign inside a word may be all that tells 1.2 from 12, or C from C++.
+    return " ".join(word for word in (w.strip(".,;:!?\"'()…") for w in text.split()) if word)

@@ -1,0 +1,96 @@
+"""What build-set prints about a set: every count of what was dropped, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from embed_ab.buildset.build import Built
+
+MOCK_NOTICE = (
+    "mock: no model was asked; each question is a sentence copied from its chunk. Such a set shows "
+    "how embed-ab works; it cannot tell which model is better."
+)
+_SHOWN = 5
+
+
+def lines(built: Built, *, is_quiet: bool = False) -> Iterator[str]:
+    """Yield the lines of a summary, ids and numbers, no texts; quiet: where it is and warnings."""
+    for line in _lines(built):
+        if not is_quiet or line.startswith(("mock:", "warning:", "set:")):
+            yield line
+
+
+def _lines(built: Built) -> Iterator[str]:
+    record, counts = built.record, built.record["counts"]
+    if built.was_finished:
+        yield f"{built.folder} is finished already; nothing was asked or written."
+    if record["model"] == "mock":
+        yield MOCK_NOTICE
+    if built.n_reused:
+        yield f"resumed: {built.n_reused:,} answers were in the journal"
+    if built.n_stale:
+        yield (
+            f"note: {built.n_stale:,} answers in the journal are about other texts or settings; "
+            "they were not used"
+        )
+    yield (
+        f"documents: {counts['documents']:,} read, {counts['skipped_files']:,} files left out; "
+        f"{counts['chunks']:,} chunks"
+    )
+    for item in record["skipped"][:20]:
+        yield f"left out: {item['source']}: {item['reason']}"
+    if len(record["skipped"]) > 20:
+        yield f"left out: {len(record['skipped']) - 20:,} more, in build.json"
+    without = counts["chunks_without_question"]
+    yield (
+        f"chunks asked about: {counts['chunks_asked']:,}; "
+        f"{sum(without.values()):,} without a question{_reasons(without)}"
+    )
+    for key, text in (
+        ("unreadable", "answers that could not be read in two tries"),
+        ("refused", "chunks the server refused"),
+        ("fewer", "chunks with fewer questions than asked for"),
+        ("unjudged", "questions the model could not judge, marked ambiguous"),
+    ):
+        if record[key]:
+            yield f"warning: {len(record[key]):,} {text}: {_some(record[key])}"
+    dropped = counts["questions_dropped"]
+    yield (
+        f"questions: {counts['questions_written']:,} written, "
+        f"{sum(dropped.values()):,} dropped{_reasons(dropped)}, "
+        f"{counts['questions_merged']:,} merged with one that asks the same, "
+        f"{counts['queries']:,} kept ({_listed(counts['styles'])})"
+    )
+    if record["options"]["verify"] != "none":
+        yield (
+            f"ambiguous: {counts['queries_ambiguous']:,} questions do not lead to their chunk "
+            f"(by {record['options']['verify']}); they are marked in queries.jsonl"
+        )
+    share = record["copy_share"]
+    yield (
+        f"copy share: median {share['median']:.2f}; {share['at_least_half']:,} questions take half "
+        "of their words or more from their chunk"
+    )
+    if share["median"] >= 0.5 and record["model"] != "mock":
+        yield (
+            "warning: such questions favour word search and models near to it; "
+            "lower --max-copy, or use a model that paraphrases"
+        )
+    folder = shlex.quote(str(built.folder))
+    yield f"set: {built.folder} ({counts['chunks']:,} documents, {counts['queries']:,} queries)"
+    yield f"next: embed-ab check {folder}"
+
+
+def _reasons(counts: Mapping[str, int]) -> str:
+    return f" ({_listed(counts)})" if counts else ""
+
+
+def _listed(counts: Mapping[str, Any]) -> str:
+    return ", ".join(f"{n:,} {reason}" for reason, n in counts.items())
+
+
+def _some(ids: Sequence[str]) -> str:
+    more = len(ids) - _SHOWN
+    return ", ".join(ids[:_SHOWN]) + (f", and {more:,} more in build.json" if more > 0 else "")

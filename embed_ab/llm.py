@@ -1,0 +1,214 @@
+"""Asks a chat model for JSON: Ollama's `/api/chat`, and any server with OpenAI's interface."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from embed_ab.errors import InputError, ProviderError
+from embed_ab.providers import ollama, openai
+from embed_ab.providers.http import RequestRefused, Server, shown
+
+Message = Mapping[str, str]
+Schema = Mapping[str, Any]
+
+_EXAMPLES = "ollama:qwen3:4b or openai:gpt-4.1-mini"
+_MAX_ANSWER = 50_000  # characters looked at; a longer answer is none of ours
+_TOTAL_SECONDS = 600.0  # a model on a processor writes a few words a second
+_MAX_STARTS = 2_000
+_MAX_NEW_TOKENS = 4_096  # a model caught in a loop would write for ever
+_THOUGHTS_END = "</think>"
+_START = re.compile(r"[{\[]")
+
+
+class UnreadableAnswer(ProviderError):
+    """The model answered with something that is not the JSON it was asked for."""
+
+
+class Chat(Protocol):
+    """A chat model; any number of threads may ask at once."""
+
+    @property
+    def name(self) -> str:
+        """The model as the user wrote it, with its provider."""
+
+    def complete(
+        self, messages: Sequence[Message], schema: Schema, *, seed: int = 0
+    ) -> dict[str, Any]:
+        """Return the JSON object that answers messages of `role` and `content`.
+
+        Its keys are those that the schema requires; what stands in them is the model's, unchecked.
+        Raises: UnreadableAnswer, which asking again with another seed may mend; ProviderError.
+        """
+
+
+def read_json(text: str, schema: Schema) -> dict[str, Any] | None:
+    """Return the last object in an answer with the keys that a schema requires, None without one.
+
+    Thoughts, prose and fences around it do not matter. Where the schema has one array and no other
+    key, that array alone will do.
+    """
+    found = None
+    for value in _values(text.rpartition(_THOUGHTS_END)[2][:_MAX_ANSWER]):
+        found = _fitting(value, schema) or found
+    return found
+
+
+def _values(text: str) -> Iterator[Any]:
+    """Yield every JSON object and array of a text that stands in no other."""
+    decoder = json.JSONDecoder()
+    end = 0
+    for n_starts, start in enumerate(_START.finditer(text)):
+        if n_starts == _MAX_STARTS:
+            return
+        if start.start() < end:
+            continue
+        try:
+            value, end = decoder.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            continue
+        yield value
+
+
+def _fitting(value: Any, schema: Schema) -> dict[str, Any] | None:
+    required = schema["required"]
+    if isinstance(value, dict) and all(key in value for key in required):
+        return value
+    is_array = len(required) == 1 and schema["properties"][required[0]]["type"] == "array"
+    if isinstance(value, list) and is_array:
+        return {required[0]: value}
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OllamaChat:
+    """A model of an Ollama server."""
+
+    model: str
+    server: Server = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The model with its provider."""
+        return f"ollama:{self.model}"
+
+    def complete(
+        self, messages: Sequence[Message], schema: Schema, *, seed: int = 0
+    ) -> dict[str, Any]:
+        """As `Chat.complete`."""
+        options = {"temperature": 0, "seed": seed, "num_predict": _MAX_NEW_TOKENS}
+        # Without it Ollama cuts a long prompt silently. A power of two, because each new value
+        # makes it load the model again; at most a token a character, as in Korean.
+        needed = _MAX_NEW_TOKENS + sum(len(message["content"]) for message in messages)
+        options["num_ctx"] = 1 << (needed - 1).bit_length()
+        body = {
+            "model": self.model,
+            "messages": [dict(message) for message in messages],
+            "stream": False,
+            "think": False,
+            "format": schema,
+            "options": options,
+        }
+        reply = self.server.post("/api/chat", body)
+        return _answer(self.name, reply.get("message"), schema)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenAIChat:
+    """A model of a server with OpenAI's chat completions."""
+
+    model: str
+    server: Server = field(repr=False)
+    _left_out: set[str] = field(default_factory=set, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The model with its provider."""
+        return f"openai:{self.model}"
+
+    def complete(
+        self, messages: Sequence[Message], schema: Schema, *, seed: int = 0
+    ) -> dict[str, Any]:
+        """As `Chat.complete`; what this server does not take is left out from then on."""
+        formatted = {"name": "answer", "schema": schema, "strict": True}
+        extras: dict[str, Any] = {
+            "json_schema": {"type": "json_schema", "json_schema": formatted},
+            "json_object": {"type": "json_object"},
+            "temperature": 0,
+            "seed": seed,
+        }
+        body = {"model": self.model, "messages": [dict(message) for message in messages]}
+        while True:
+            used = [name for name in extras if name not in self._left_out]
+            more = {name: extras[name] for name in used if not name.startswith("json")}
+            formats = [name for name in used if name.startswith("json")]
+            if formats:
+                more["response_format"] = extras[formats[0]]
+            try:
+                reply = self.server.post("/chat/completions", body | more)
+            except RequestRefused as refused:
+                blamed = _blamed(refused, formats, more)
+                if blamed is None:
+                    raise
+                with self._lock:
+                    self._left_out.add(blamed)
+                continue
+            choices = reply.get("choices")
+            first = choices[0] if isinstance(choices, list) and choices else None
+            message = first.get("message") if isinstance(first, dict) else None
+            return _answer(self.name, message, schema)
+
+
+def _blamed(refused: RequestRefused, formats: Sequence[str], sent: Mapping[str, Any]) -> str | None:
+    """Which of the fields that not every server takes a refusal is about; None for none of them."""
+    if refused.status not in (400, 422) or refused.names_length:
+        return None
+    said = refused.said.lower()
+    if formats and ("format" in said or "json" in said or "schema" in said):
+        return formats[0]
+    return next((name for name in ("temperature", "seed") if name in sent and name in said), None)
+
+
+def _answer(name: str, message: Any, schema: Schema) -> dict[str, Any]:
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, list):  # in parts
+        parts = [part.get("text") for part in content if isinstance(part, dict)]
+        content = "".join(part for part in parts if isinstance(part, str))
+    if not isinstance(content, str):
+        raise UnreadableAnswer(f"{name}: an answer without text")
+    found = read_json(content, schema)
+    if found is None:
+        wanted = " and ".join(schema["required"])
+        raise UnreadableAnswer(
+            f"{name}: an answer without a JSON object that holds {wanted}", said=content[:200]
+        )
+    return found
+
+
+def chat(spec: str, environ: Mapping[str, str], *, connect: Callable[..., Server] = Server) -> Chat:
+    """Return the chat model that `ollama:NAME` or `openai:NAME` means.
+
+    environ: OLLAMA_HOST and OLLAMA_API_KEY; OPENAI_BASE_URL and OPENAI_API_KEY.
+    connect: makes the server of a base URL and headers.
+    Raises: InputError.
+    """
+    provider, _, model = spec.partition(":")
+    if provider not in ("ollama", "openai") or not model.strip() or not model.isprintable():
+        raise InputError(f"--llm: '{spec}' is not a chat model", hint=f"Write {_EXAMPLES}.")
+    if provider == "openai":
+        server = openai.server(environ, connect=connect, total_seconds=_TOTAL_SECONDS)
+        return OpenAIChat(model=model, server=server)
+    url, key = ollama.base_url(environ), environ.get("OLLAMA_API_KEY", "").strip()
+    server = connect(
+        url,
+        headers={"Authorization": f"Bearer {key}"} if key else {},
+        hint=f"Start it with `ollama serve`, or set OLLAMA_HOST: it is {shown(url)} now.",
+        hints={404: f"ollama pull {model}"},
+        total_seconds=_TOTAL_SECONDS,
+    )
+    return OllamaChat(model=model, server=server)

@@ -1,0 +1,457 @@
+"""One way to talk to a server of models: when to try again, how long to wait, what to say."""
+
+from __future__ import annotations
+
+import _thread
+import json
+import random
+import re
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import closing, nullcontext
+from ipaddress import ip_address
+from typing import Any
+
+import httpx
+from httpx_retries import Retry, RetryTransport
+
+from embed_ab.errors import InputError, ProviderError
+
+TRIES = 7
+CONNECT_SECONDS = 4.0  # a server that is down must be known within five
+MAX_WAIT_SECONDS = 600.0  # a longer Retry-After is a quota of hours, and ends the run
+MAX_ANSWER_BYTES = 256 * 2**20
+_MAX_ERROR_BYTES = 64 * 2**10
+_MAX_SAID = 300
+_MAX_REDIRECTS = 3
+_RETRIED = frozenset({408, 425, 429, *range(500, 600)})
+_AGAIN_HINT = "Run the same command again later: what is done is kept."
+_HINTS = {
+    401: "Check the key that the environment gives for this server.",
+    403: "Check the key that the environment gives for this server, and what it may use.",
+    404: "Check the server's address and the name of the model.",
+}
+_NAN = re.compile(r"\bNaN\b")  # Ollama answers 500: json: unsupported value: NaN
+# Texts or batches that are too long; some servers say so with 429 or 500. A rate limit, "tokens per
+# min", must not match: waiting heals it.
+_TOO_LONG = re.compile(
+    r"context (length|size|window)|(request|input|inputs) (is |are )?too (large|long)"
+    r"|too many tokens|maximum (input|sequence) length|tokens per request"
+    r"|max allowed tokens|larger than the max|physical batch size|must have less than \d+ tokens",
+    re.IGNORECASE,
+)
+
+
+class RequestRefused(ProviderError):
+    """The server refuses the request itself; the same one would be refused again."""
+
+    def __init__(self, message: str, *, status: int, hint: str = "", said: str = "") -> None:
+        super().__init__(message, hint=hint, said=said)
+        self.status = status
+
+    @property
+    def may_be_size(self) -> bool:
+        """Whether fewer or shorter texts may pass."""
+        return self.status in (400, 413, 422) or self.names_length
+
+    @property
+    def names_nan(self) -> bool:
+        """Whether the server failed on a vector that is no numbers."""
+        return bool(_NAN.search(self.said))
+
+    @property
+    def names_length(self) -> bool:
+        """Whether the server speaks of length or tokens, not of the number of texts."""
+        is_count = "batch size" in self.said and "token" not in self.said
+        return bool(_TOO_LONG.search(self.said)) or (self.status == 413 and not is_count)
+
+
+def read_base_url(text: str, variable: str) -> httpx.URL:
+    """Return the address in an environment variable; a name without a scheme gets http://.
+
+    Raises: InputError that names the variable, and never the value, which may hold a password.
+    """
+    text = text.strip()
+    try:
+        url = httpx.URL(text if "://" in text else f"http://{text}")
+    except (httpx.InvalidURL, ValueError):
+        url = httpx.URL("")
+    if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535:
+        raise InputError(
+            f"{variable} is not the address of a server",
+            hint=f"Write {variable}=http://localhost:8000.",
+        )
+    return url
+
+
+def is_loopback(url: httpx.URL) -> bool:
+    """Return whether an address is this machine."""
+    try:
+        return ip_address(url.host).is_loopback
+    except ValueError:
+        return url.host == "localhost" or url.host.endswith(".localhost")
+
+
+def shown(url: httpx.URL) -> str:
+    """Return an address for messages: without a password, and with no value of its query.
+
+    The version in an Azure address is the one value that is no secret and explains errors.
+    """
+    names = [
+        f"{name}={value if name == 'api-version' else '…'}"
+        for name, value in url.params.multi_items()
+    ]
+    bare = str(url.copy_with(username=None, password=None, query=None, fragment=None))
+    return f"{bare}?{'&'.join(names)}" if names else bare
+
+
+class Server:
+    """A server under one base URL, asked by one policy; any number of threads may ask at once.
+
+    What a pause may heal (408, 425, 429, 5xx, time-outs) is tried TRIES times over two minutes, or
+    as long as Retry-After wants. A connection that fails is an error at once, until the server has
+    answered a request; from then on it too is tried again.
+
+    headers: sent with every request to this host and no other; their values never show in errors.
+    clock, sleep, jitter: seconds that only grow, waiting, and a number from 0 to 1.
+    transport: what carries the requests; None takes the network, with the proxies and CA bundles
+        that the environment names.
+    hint: what mends a server that cannot be reached; hints: the same for single statuses.
+    total_seconds: for one try, from the name lookup to the last byte.
+    concurrency: how many requests may be on their way at once, those that wait for a new try
+        included; None for any number.
+    """
+
+    def __init__(
+        self,
+        base_url: httpx.URL | str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        jitter: Callable[[], float] = random.random,
+        transport: httpx.BaseTransport | None = None,
+        hint: str = "",
+        hints: Mapping[int, str] | None = None,
+        total_seconds: float = 300.0,
+        connect_seconds: float = CONNECT_SECONDS,
+        concurrency: int | None = None,
+    ) -> None:
+        self._slots = threading.Semaphore(concurrency) if concurrency else nullcontext()
+        self.base_url = httpx.URL(base_url)
+        own_host = f"[{self.base_url.host}]" if ":" in self.base_url.host else self.base_url.host
+        client = httpx.Client(
+            headers=dict(headers or {}),
+            timeout=httpx.Timeout(total_seconds, connect=connect_seconds, pool=None),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            transport=transport,
+            # A proxy cannot reach this machine's own loopback, whatever the environment says.
+            mounts={f"all://{own_host}": None} if is_loopback(self.base_url) else None,
+        )
+        self._close = weakref.finalize(self, client.close)
+        self._client = client
+        once = _Once(
+            client,
+            hint=hint,
+            hints=_HINTS | dict(hints or {}),
+            secrets=[value.split()[-1] for value in (headers or {}).values() if value.strip()],
+            total_seconds=total_seconds,
+            connect_seconds=connect_seconds,
+            clock=clock,
+        )
+        self._once = once
+        self._transport = RetryTransport(once, _Waits(sleep=sleep, jitter=jitter))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._close()
+
+    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the JSON object that answers a request. Raises: RequestRefused, ProviderError."""
+        return self.post_timed(path, body)[0]
+
+    def post_timed(self, path: str, body: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+        """Return the answer, and the seconds of the try that brought it, without waits."""
+        # Half of a surrogate pair cannot be sent; the text around it can.
+        content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        return self._ask("POST", path, content=content, headers=headers)
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Return the JSON object at a path. Raises: RequestRefused, ProviderError."""
+        return self._ask("GET", path, headers={"Accept": "application/json"})[0]
+
+    def url(self, path: str) -> httpx.URL:
+        """Return the address of a path under the base URL, whose query stays."""
+        base, mark, query = self.base_url.raw_path.partition(b"?")
+        return self.base_url.copy_with(raw_path=base.rstrip(b"/") + path.encode() + mark + query)
+
+    def _ask(self, method: str, path: str, **more: Any) -> tuple[dict[str, Any], float]:
+        request = self._client.build_request(method, self.url(path), **more)
+        try:
+            with self._slots:
+                response = self._transport.handle_request(request)
+        except httpx.RequestError as error:
+            raise ProviderError(
+                f"{_place(request)}: {_reason(error)} ({TRIES} tries)",
+                hint=_AGAIN_HINT,
+            ) from error
+        if not response.is_success:
+            raise ProviderError(
+                f"{_answered(request, response)} ({TRIES} tries)",
+                hint=_AGAIN_HINT,
+                said=self._once.said(response),
+            )
+        return response.extensions["json"], response.extensions["seconds"]
+
+
+class _Waits(Retry):
+    """How often to try again, and how long to wait before it."""
+
+    def __init__(
+        self,
+        *,
+        sleep: Callable[[float], None],
+        jitter: Callable[[], float],
+        attempts_made: int = 0,
+    ) -> None:
+        super().__init__(
+            total=TRIES - 1,
+            attempts_made=attempts_made,
+            allowed_methods=["GET", "POST"],
+            status_forcelist=_RETRIED,
+            retry_on_exceptions=[httpx.RequestError],
+        )
+        self._sleep = sleep
+        self._jitter = jitter
+
+    def increment(self) -> _Waits:
+        return _Waits(sleep=self._sleep, jitter=self._jitter, attempts_made=self.attempts_made + 1)
+
+    def sleep(self, response: httpx.Response | Exception) -> None:
+        wait: float = 2.0**self.attempts_made  # 2, 4, … 64: 126 seconds in all
+        if isinstance(response, httpx.Response):
+            wait = max(wait, self.asked_wait(response))
+        # Upwards only: never earlier than the server asked for.
+        self._sleep(wait * (1 + 0.25 * self._jitter()))
+
+    def asked_wait(self, response: httpx.Response) -> float:
+        """Seconds that Retry-After asks for, 0 where it is absent or no number and no date."""
+        try:
+            return self.parse_retry_after(response.headers.get("Retry-After", ""))
+        except (ValueError, OverflowError):
+            return 0.0
+
+
+class _Once(httpx.BaseTransport):
+    """A whole try as one step of the retry transport: connection, answer, and its JSON."""
+
+    def __init__(
+        self,
+        client: httpx.Client,
+        *,
+        hint: str,
+        hints: Mapping[int, str],
+        secrets: list[str],
+        total_seconds: float,
+        connect_seconds: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._client = client
+        self._hint = hint
+        self._hints = hints
+        self._secrets = secrets
+        self._total_seconds = total_seconds
+        self._connect_seconds = connect_seconds
+        self._clock = clock
+        self._has_answered = False
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        try:
+            response = self._in_time(request)
+            if response.is_success:
+                response.extensions["json"] = _object(response)
+        except httpx.RequestError as error:
+            waited = isinstance(error, httpx.TimeoutException)
+            may_pass = waited and not isinstance(error, httpx.ConnectTimeout)
+            if self._has_answered or may_pass:
+                raise
+            raise ProviderError(
+                f"{_place(request)}: {_reason(error)}",
+                hint=self._hint,
+                said=self.said(error.response) if isinstance(error, _NotJson) else "",
+            ) from error
+        if response.is_success:
+            self._has_answered = True
+            return response
+        self._refuse(request, response)
+        return response
+
+    def said(self, response: httpx.Response) -> str:
+        """Return what the server wrote, on one line, bounded, without our keys."""
+        text = _said(response)
+        for secret in self._secrets:
+            text = text.replace(secret, "…")
+        return text[:_MAX_SAID]
+
+    def _refuse(self, request: httpx.Request, response: httpx.Response) -> None:
+        """Raise RequestRefused unless a pause may heal."""
+        status, said = response.status_code, self.said(response)
+        hint = self._hints.get(status, "")
+        answered = _answered(request, response)
+        if "location" in response.headers and response.is_redirect:
+            target = _target(request, response)
+            answered += f" and points to {target}, where keys do not follow"
+            hint = "Give the final address of the server as its base URL."
+        wait = _Waits(sleep=time.sleep, jitter=random.random).asked_wait(response)
+        if wait > MAX_WAIT_SECONDS:
+            answered += f" and asks to wait {wait:.0f} seconds"
+            hint = _AGAIN_HINT
+        elif "insufficient_quota" in response.text:
+            hint = "The account has no credit left."
+        elif status in _RETRIED and not (_TOO_LONG.search(said) or _NAN.search(said)):
+            return
+        raise RequestRefused(answered, status=status, hint=hint, said=said)
+
+    def _in_time(self, request: httpx.Request) -> httpx.Response:
+        """Return the answer, read whole.
+
+        In a thread of its own, because no time-out of a socket bounds the lookup of a name, one
+        address tried after another, or an answer that comes byte by byte. A thread out of time is
+        left behind; it ends with its connection.
+        """
+        done: Future[httpx.Response] = Future()
+        moved = threading.Event()  # connected, or ended
+
+        def trace(event: str, info: object) -> None:
+            if event.endswith(".send_request_headers.started"):
+                moved.set()
+
+        def run() -> None:
+            try:
+                done.set_result(self._follow(request, trace))
+            except BaseException as error:
+                done.set_exception(error)
+            finally:
+                moved.set()
+
+        # Not threading.Thread, whose start waits until the thread runs: with a fast server that
+        # costs as much as the rest of a try.
+        _thread.start_new_thread(run, ())
+        if not self._has_answered and not moved.wait(self._connect_seconds + 0.5):
+            raise httpx.ConnectTimeout("timed out")
+        try:
+            return done.result(self._total_seconds)
+        except TimeoutError:
+            raise httpx.ReadTimeout("timed out") from None
+
+    def _follow(
+        self, request: httpx.Request, trace: Callable[[str, object], None]
+    ) -> httpx.Response:
+        """Send a request, also to where its own host moved it."""
+        for _ in range(_MAX_REDIRECTS):
+            timeout = request.extensions["timeout"]
+            request.extensions = {"timeout": timeout, "trace": trace}
+            started = self._clock()
+            with closing(self._client.send(request, stream=True)) as reply:
+                response = _read(reply)
+            response.extensions["seconds"] = self._clock() - started
+            onward = reply.next_request
+            # 301 to 303 would make a GET of a POST.
+            if onward is None or reply.status_code not in (307, 308):
+                break
+            if onward.url.copy_with(raw_path=b"/") != request.url.copy_with(raw_path=b"/"):
+                break
+            request = onward
+        return response
+
+
+class _NotJson(httpx.DecodingError):
+    def __init__(self, message: str, response: httpx.Response) -> None:
+        super().__init__(message, request=response.request)
+        self.response = response
+
+
+def _read(reply: httpx.Response) -> httpx.Response:
+    """Return a response that holds its content, which is cut for errors and bounded for answers."""
+    limit = MAX_ANSWER_BYTES if reply.is_success else _MAX_ERROR_BYTES
+    content = bytearray()
+    for piece in reply.iter_bytes():
+        content += piece
+        if len(content) > limit:
+            if reply.is_success:
+                raise ProviderError(
+                    f"{_place(reply.request)}: the answer is larger "
+                    f"than {MAX_ANSWER_BYTES // 2**20} MB"
+                )
+            break
+    headers = httpx.Headers(reply.headers)
+    for name in ("content-encoding", "transfer-encoding", "content-length"):
+        headers.pop(name, None)
+    return httpx.Response(
+        reply.status_code,
+        headers=headers,
+        content=bytes(content[:limit]),
+        request=reply.request,
+    )
+
+
+def _object(response: httpx.Response) -> dict[str, Any]:
+    try:
+        answer = json.loads(response.content)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        kind = response.headers.get("Content-Type", "").partition(";")[0].strip()
+        what = kind if re.fullmatch(r"[\w.+/-]{1,60}", kind) else "something"
+        raise _NotJson(f"answered with {what} that is not a JSON object", response)
+    return answer
+
+
+def _said(response: httpx.Response) -> str:
+    """The server's own words: the message in its JSON, the title of its page, or its text."""
+    text = response.text
+    try:
+        found: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        if title := re.search(r"<title[^>]*>([^<]{1,300})", text, re.IGNORECASE):
+            text = title[1]
+        elif "<html" in text[:1000].lower():
+            text = ""
+    else:
+        for _ in range(4):
+            if isinstance(found, list) and found:
+                found = found[0]
+            elif isinstance(found, dict):
+                names = ("error", "message", "detail", "msg", "errors", "error_message")
+                found = next((found[name] for name in names if found.get(name)), "")
+        text = found if isinstance(found, str) else ""
+    return re.sub(r"\s+", " ", text[: 4 * _MAX_SAID]).strip()
+
+
+def _place(request: httpx.Request) -> str:
+    return f"{request.method} {shown(request.url)}"
+
+
+def _answered(request: httpx.Request, response: httpx.Response) -> str:
+    return f"{_place(request)} answered {response.status_code} {response.reason_phrase}".rstrip()
+
+
+def _target(request: httpx.Request, response: httpx.Response) -> str:
+    try:
+        return shown(request.url.join(response.headers["location"]))
+    except (httpx.InvalidURL, ValueError):
+        return "an address that is none"
+
+
+def _reason(error: httpx.RequestError) -> str:
+    if isinstance(error, httpx.ConnectTimeout):
+        return "no connection in time"
+    if isinstance(error, httpx.TimeoutException):
+        return "no answer in time"
+    if isinstance(error, httpx.ConnectError):
+        return f"no connection ({error})"
+    return str(error) or type(error).__name__

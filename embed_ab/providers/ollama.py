@@ -1,0 +1,258 @@
+"""Models that an Ollama server holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from ipaddress import IPv6Address, ip_address
+from json import dumps
+from typing import Any
+
+import httpx
+import numpy as np
+
+from embed_ab.errors import InputError, ProviderError
+from embed_ab.providers.base import Embedded, ModelFacts, Role, Usage, Vectors
+from embed_ab.providers.batching import Answer, Batcher
+from embed_ab.providers.http import Server, read_base_url, shown
+
+BATCH_SIZE = 8  # some versions give worse vectors from 16 texts on: ollama/ollama issue 6262
+_PORT = 11434
+# Without being asked, models of 32,768 and more tokens would take gigabytes for their context.
+_MAX_CONTEXT = 8192
+_PROBE = "What is an embedding?"
+
+
+def base_url(environ: Mapping[str, str]) -> httpx.URL:
+    """The server that OLLAMA_HOST names, read as Ollama reads it; 127.0.0.1:11434 without one.
+
+    An address to listen on, such as 0.0.0.0, becomes the loopback address. Raises: InputError.
+    """
+    text = environ.get("OLLAMA_HOST", "").strip().strip("\"'").strip()
+    scheme, has_scheme, rest = text.rpartition("://")
+    host, slash, path = rest.partition("/")
+    if _is_ipv6(host):
+        host = f"[{host}]"
+    if not host or host.startswith(":"):
+        host = f"127.0.0.1{host}"
+    if not has_scheme and not re.search(r":\d+$", host):
+        host = f"{host}:{_PORT}"  # with a scheme, it is that scheme's own port
+    url = read_base_url(f"{scheme or 'http'}://{host}{slash}{path}", "OLLAMA_HOST")
+    try:
+        address = ip_address(url.host)
+    except ValueError:
+        return url
+    if address.is_unspecified:
+        return url.copy_with(host="::1" if address.version == 6 else "127.0.0.1")
+    return url
+
+
+@dataclass(frozen=True)
+class OllamaEmbedder:
+    """A model of an Ollama server, asked when its facts or vectors are first needed.
+
+    environ: OLLAMA_HOST and OLLAMA_API_KEY are read from here. max_length: tokens of a text that
+        the server is asked to make room for; None takes what the model has, up to 8,192.
+    query_prompt, document_prompt: put before each text; None and "" put nothing there.
+    query_params, document_params: merged into the body of each request.
+    batch_size: texts per request at most. concurrency: requests at once.
+    truncate: shorten texts that are too long, instead of naming them.
+    connect: makes the server of a base URL and headers.
+
+    Raises: InputError for an address that cannot be one.
+    """
+
+    name: str
+    environ: Mapping[str, str] = field(repr=False)
+    max_length: int | None = None
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    query_params: Mapping[str, Any] = field(default_factory=dict)
+    document_params: Mapping[str, Any] = field(default_factory=dict)
+    batch_size: int = BATCH_SIZE
+    concurrency: int = 4
+    truncate: bool = True
+    connect: Callable[..., Server] = field(default=Server, repr=False)
+    usage: Usage = field(default_factory=Usage, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        base_url(self.environ)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of the model's files, server version and what is asked of it: never the tag.
+
+        Asks the server. Raises: ProviderError if it is down or lacks the model.
+        """
+        params = dumps([dict(self.query_params), dict(self.document_params)], sort_keys=True)
+        return f"ollama|{self._digest}|{self._version}|max_length={self.max_length}|{params}"
+
+    @property
+    def prompts(self) -> Mapping[Role, str]:
+        """Prompts the user gave."""
+        given: dict[Role, str | None] = {
+            "query": self.query_prompt,
+            "document": self.document_prompt,
+        }
+        return {role: prompt for role, prompt in given.items() if prompt is not None}
+
+    def facts(self) -> ModelFacts:
+        """What the server says of the model, and the dimension of a first vector.
+
+        Raises: ProviderError; InputError for a max_length above the model's.
+        """
+        details = self._shown.get("details")
+        said = details if isinstance(details, dict) else {}
+        titles = {
+            "family": said.get("family"),
+            "parameters": said.get("parameter_size"),
+            "quantisation": said.get("quantization_level"),
+            "server": f"Ollama {self._version}",
+        }
+        return ModelFacts(
+            # By trying: models with a dense layer at their end say another length.
+            dimension=self._send([_PROBE], "document").vectors.shape[1],
+            query_prompt=self.query_prompt or "",
+            document_prompt=self.document_prompt or "",
+            max_length=self._context,
+            revision=self._digest,
+            details={title: _word(value) for title, value in titles.items() if _word(value)},
+        )
+
+    def embed(self, texts: Sequence[str], role: Role) -> Embedded:
+        """Vectors of the texts; those that the server would not take are among the faults."""
+        return self._batcher.embed(texts, role)
+
+    @cached_property
+    def _url(self) -> httpx.URL:
+        return base_url(self.environ)
+
+    @cached_property
+    def _server(self) -> Server:
+        key = self.environ.get("OLLAMA_API_KEY", "").strip()
+        return self.connect(
+            self._url,
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            concurrency=self.concurrency,
+            hint=f"Start it with `ollama serve`, or set OLLAMA_HOST: it is {shown(self._url)} now.",
+            hints={404: "Check that OLLAMA_HOST is an Ollama server that holds this model."},
+        )
+
+    @cached_property
+    def _batcher(self) -> Batcher:
+        return Batcher(
+            self._send, max_texts=self.batch_size, truncate=self.truncate, usage=self.usage
+        )
+
+    @cached_property
+    def _digest(self) -> str:
+        """Digest of the model that the name means now."""
+        listed = self._server.get("/api/tags").get("models")
+        for model in listed if isinstance(listed, list) else []:
+            is_model = isinstance(model, dict) and isinstance(model.get("name"), str)
+            if is_model and _full_name(model["name"]) == _full_name(self.name):
+                digest = _word(model.get("digest"))
+                if not digest:
+                    raise ProviderError(
+                        f"{self._place}: the server does not tell the model's digest",
+                        hint="Without it a changed model would go unnoticed: use a real Ollama, "
+                        "or openai: for another server.",
+                    )
+                return digest
+        raise ProviderError(
+            f"{self._place}: the model has not been pulled", hint=f"ollama pull {self.name}"
+        )
+
+    @cached_property
+    def _version(self) -> str:
+        return _word(self._server.get("/api/version").get("version"))
+
+    @cached_property
+    def _shown(self) -> dict[str, Any]:
+        return self._server.post("/api/show", {"model": self.name})
+
+    @cached_property
+    def _context(self) -> int | None:
+        """Tokens that the server is asked to make room for; None where it tells no limit."""
+        info = self._shown.get("model_info")
+        limit = None
+        if isinstance(info, dict):
+            limit = info.get(f"{info.get('general.architecture')}.context_length")
+        if type(limit) is not int or limit < 1:
+            return self.max_length
+        if self.max_length is not None and self.max_length > limit:
+            raise InputError(
+                f"max_length={self.max_length} is more than the {limit} tokens of model "
+                f"'{self.name}'",
+                hint=f"Give at most {limit}.",
+            )
+        return self.max_length or min(limit, _MAX_CONTEXT)
+
+    @property
+    def _place(self) -> str:
+        return f"model '{self.name}' at {shown(self._url)}"
+
+    def _send(self, texts: Sequence[str], role: Role) -> Answer:
+        prompt = self.query_prompt if role == "query" else self.document_prompt
+        body: dict[str, Any] = {
+            "model": self.name,
+            "input": [(prompt or "") + text for text in texts],
+            # An error tells which text is too long; cut in silence, nobody would know.
+            "truncate": False,
+        }
+        if self._context is not None:
+            body["options"] = {"num_ctx": self._context}
+        if self.max_length is not None:
+            # A text must fit into one batch, which is 512 or 2,048 tokens unless asked.
+            body["options"]["num_batch"] = self.max_length
+        body |= dict(self.query_params if role == "query" else self.document_params)
+        reply, seconds = self._server.post_timed("/api/embed", body)
+        n_tokens = reply.get("prompt_eval_count")
+        is_count = type(n_tokens) is int and n_tokens > 0
+        return Answer(self._read(reply, len(texts)), n_tokens if is_count else None, seconds)
+
+    def _read(self, reply: Mapping[str, Any], n_texts: int) -> Vectors:
+        found = reply.get("embeddings")
+        if found is None:
+            found = reply.get("embedding")  # of some versions; one vector, or a list of them
+            if isinstance(found, list) and found and not isinstance(found[0], list):
+                found = [found]
+        if not isinstance(found, list) or len(found) != n_texts:
+            n_found = len(found) if isinstance(found, list) else "no"
+            raise self._fault(f"{n_found} vectors came back for {n_texts} texts")
+        try:
+            with np.errstate(over="ignore"):  # infinity is found later, with the text's name
+                vectors = np.array(found, dtype=np.float64).astype(np.float32)
+        except (TypeError, ValueError, OverflowError):
+            raise self._fault(
+                "vectors came back that are no numbers, or differ in length"
+            ) from None
+        if vectors.ndim != 2 or not vectors.shape[1]:
+            raise self._fault("empty vectors came back")
+        return vectors
+
+    def _fault(self, fault: str) -> ProviderError:
+        return ProviderError(
+            f"{self._place}: {fault} from /api/embed of Ollama {self._version}",
+            hint="Try batch_size=1, or another version of Ollama.",
+        )
+
+
+def _full_name(name: str) -> str:
+    """A name with what Ollama leaves out of names: its own registry, library, and latest."""
+    name = name.lower().removeprefix("registry.ollama.ai/").removeprefix("library/")
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return isinstance(ip_address(text), IPv6Address)
+    except ValueError:
+        return False
+
+
+def _word(value: object) -> str:
+    """A short printable text as the server gave it, else ""."""
+    return value if isinstance(value, str) and value.isprintable() and len(value) < 200 else ""

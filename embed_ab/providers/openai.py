@@ -1,0 +1,284 @@
+"""Models behind any server that answers like OpenAI's /v1/embeddings."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import httpx
+import numpy as np
+
+from embed_ab.errors import InputError, ProviderError
+from embed_ab.providers.base import Embedded, ModelFacts, Role, Usage, Vectors
+from embed_ab.providers.batching import Answer, Batcher
+from embed_ab.providers.http import RequestRefused, Server, read_base_url, shown
+
+DEFAULT_URL = "https://api.openai.com/v1"
+BATCH_SIZE = 64
+_PROBE = "What is an embedding?"
+_ONE_BY_ONE = "With batch_size=1 each answer holds one vector, and nothing can be mixed up."
+# Hosts whose models want to be told queries from documents by a field of the request.
+_ASYMMETRIC = {
+    r"(^|\.)voyageai\.com$": ("Voyage", '{"input_type": "query"}', '{"input_type": "document"}'),
+    r"(^|\.)cohere\.(com|ai)$": (
+        "Cohere",
+        '{"input_type": "search_query"}',
+        '{"input_type": "search_document"}',
+    ),
+}
+
+
+@dataclass(frozen=True)
+class OpenAIEmbedder:
+    """A model behind a server, asked when its facts or vectors are first needed.
+
+    environ: OPENAI_BASE_URL and OPENAI_API_KEY are read from here. dimensions: asked of the server.
+    query_prompt, document_prompt: put before each text; None and "" put nothing there.
+    query_params, document_params: merged into the body of each request, such as
+        `{"input_type": "query"}`. batch_size: texts per request at most.
+    concurrency: requests at once. truncate: shorten texts that are too long; else they are named.
+    connect: makes the server of a base URL and headers.
+
+    Raises: InputError for an address or key that cannot be one.
+    """
+
+    name: str
+    environ: Mapping[str, str] = field(repr=False)
+    dimensions: int | None = None
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    query_params: Mapping[str, Any] = field(default_factory=dict)
+    document_params: Mapping[str, Any] = field(default_factory=dict)
+    batch_size: int = BATCH_SIZE
+    concurrency: int = 4
+    truncate: bool = True
+    connect: Callable[..., Server] = field(default=Server, repr=False)
+    usage: Usage = field(default_factory=Usage, init=False, repr=False, compare=False)
+    _refused: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        headers(self._url, self.environ)
+
+    @property
+    def fingerprint(self) -> str:
+        """Host, path, model and fields of the request; no scheme, no query string, no key."""
+        place = f"{self._url.netloc.decode().lower()}{self._url.path}"
+        params = json.dumps([dict(self.query_params), dict(self.document_params)], sort_keys=True)
+        return f"openai|{place}|{self.name}|dimensions={self.dimensions}|{params}"
+
+    @property
+    def prompts(self) -> Mapping[Role, str]:
+        """Prompts the user gave."""
+        given: dict[Role, str | None] = {
+            "query": self.query_prompt,
+            "document": self.document_prompt,
+        }
+        return {role: prompt for role, prompt in given.items() if prompt is not None}
+
+    @property
+    def missing_params(self) -> str:
+        """One sentence where a known host wants fields that no request will have, else ""."""
+        for pattern, (maker, query, document) in _ASYMMETRIC.items():
+            if re.search(pattern, self._url.host) and not (
+                self.query_params and self.document_params
+            ):
+                return (
+                    f"{maker} tells queries from documents by a field of the request "
+                    f"(query-params {query}, doc-params {document}), and this run sends none."
+                )
+        return ""
+
+    def facts(self) -> ModelFacts:
+        """Dimension, prompts and address, by embedding one short text for each role."""
+        roles: list[Role] = ["document", "query"] if self.query_params else ["document"]
+        for role in roles:
+            vectors, reported = self._probe(role)
+        return ModelFacts(
+            dimension=vectors.shape[1],
+            query_prompt=self.query_prompt or "",
+            document_prompt=self.document_prompt or "",
+            details={
+                "server": f"{self._url.netloc.decode()}{self._url.path}",
+                # Some servers answer with the one model they hold, whatever was asked for.
+                **({"model that answered": reported} if reported != self.name else {}),
+            },
+        )
+
+    def embed(self, texts: Sequence[str], role: Role) -> Embedded:
+        """Vectors of the texts; those that the server would not take are among the faults."""
+        return self._batcher.embed(texts, role)
+
+    @cached_property
+    def _url(self) -> httpx.URL:
+        return base_url(self.environ)
+
+    @cached_property
+    def _server(self) -> Server:
+        return server(self.environ, connect=self.connect, concurrency=self.concurrency)
+
+    @cached_property
+    def _batcher(self) -> Batcher:
+        return Batcher(
+            self._send, max_texts=self.batch_size, truncate=self.truncate, usage=self.usage
+        )
+
+    def _probe(self, role: Role) -> tuple[Vectors, str]:
+        """Vectors of a short text, and the name of the model that answered.
+
+        A refusal here is about the request, not about a text.
+        """
+        body = self._body([_PROBE], role)
+        try:
+            reply = self._server.post("/embeddings", body)
+        except RequestRefused as error:
+            if error.status not in (400, 422) or "encoding_format" not in body:
+                raise
+            self._refused.add("encoding_format")  # not every server knows it
+            try:
+                reply = self._server.post("/embeddings", self._body([_PROBE], role))
+            except RequestRefused:
+                raise error from None
+        vectors = self._read(reply, 1)
+        if self.dimensions not in (None, vectors.shape[1]):
+            raise ProviderError(
+                f"model '{self.name}' was asked for dimensions={self.dimensions} and sent "
+                f"{vectors.shape[1]}",
+                hint=f"Ask for dim={self.dimensions}: it cuts the vectors here.",
+            )
+        reported = reply.get("model")
+        is_name = isinstance(reported, str) and reported.isprintable() and reported
+        return vectors, str(reported)[:100] if is_name else self.name
+
+    def _send(self, texts: Sequence[str], role: Role) -> Answer:
+        reply, seconds = self._server.post_timed("/embeddings", self._body(texts, role))
+        return Answer(self._read(reply, len(texts)), _tokens(reply), seconds)
+
+    def _body(self, texts: Sequence[str], role: Role) -> dict[str, Any]:
+        prompt = self.query_prompt if role == "query" else self.document_prompt
+        body: dict[str, Any] = {
+            "model": self.name,
+            "input": [(prompt or "") + text for text in texts],
+            "encoding_format": "base64",
+        }
+        if self.dimensions is not None:
+            body["dimensions"] = self.dimensions
+        for name in self._refused:
+            del body[name]
+        return body | dict(self.query_params if role == "query" else self.document_params)
+
+    def _read(self, reply: Mapping[str, Any], n_texts: int) -> Vectors:
+        place = f"model '{self.name}' at {shown(self._url)}"
+        items = reply.get("data")
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            raise ProviderError(
+                f"{place}: the answer has no list of vectors in `data`",
+                hint="Check that OPENAI_BASE_URL is an OpenAI-compatible server.",
+                said=_error_text(reply),
+            )
+        if len(items) != n_texts:
+            raise ProviderError(
+                f"{place}: {len(items)} vectors came back for {n_texts} texts", hint=_ONE_BY_ONE
+            )
+        vectors: dict[int, Vectors] = {}
+        for item in items:
+            index = item.get("index")
+            if type(index) is not int or not 0 <= index < n_texts or index in vectors:
+                what = "twice" if type(index) is int and index in vectors else "that no text has"
+                raise ProviderError(
+                    f"{place}: a vector came back with the index {index!r:.20} {what}",
+                    hint=_ONE_BY_ONE,
+                )
+            vectors[index] = _vector(item.get("embedding"), place)
+        dimensions = sorted({len(vector) for vector in vectors.values()})
+        if len(dimensions) > 1:
+            raise ProviderError(
+                f"{place}: vectors of {dimensions[0]} and {dimensions[-1]} dimensions in one answer"
+            )
+        return np.stack([vectors[index] for index in range(n_texts)])
+
+
+def base_url(environ: Mapping[str, str]) -> httpx.URL:
+    """The server that OPENAI_BASE_URL names, OpenAI's own without it. Raises: InputError."""
+    url = read_base_url(environ.get("OPENAI_BASE_URL") or DEFAULT_URL, "OPENAI_BASE_URL")
+    path = url.path.rstrip("/").removesuffix("/embeddings")
+    return url.copy_with(path=path or "/v1")
+
+
+def server(
+    environ: Mapping[str, str], *, connect: Callable[..., Server] = Server, **more: Any
+) -> Server:
+    """The server of an environment; `more` goes to `connect`. Raises: InputError."""
+    key, url = "OPENAI_API_KEY", base_url(environ)
+    return connect(
+        url,
+        headers=headers(url, environ),
+        hint=f"Start the server, or set OPENAI_BASE_URL: it is {shown(url)} now.",
+        hints={
+            401: f"{key} is wrong." if environ.get(key) else f"Set {key}.",
+            404: "Check the model's name, and OPENAI_BASE_URL: it usually ends in /v1.",
+        },
+        **more,
+    )
+
+
+def headers(url: httpx.URL, environ: Mapping[str, str]) -> dict[str, str]:
+    """The header with the key, none without one. Raises: InputError."""
+    key = environ.get("OPENAI_API_KEY", "").strip()
+    is_azure = bool(re.search(r"\.azure\.(com|us|cn)$", url.host)) or "api-version" in url.params
+    if not key:
+        if is_azure or url.host == httpx.URL(DEFAULT_URL).host:
+            raise InputError(
+                f"{url.host} wants a key, and OPENAI_API_KEY is not set",
+                hint="Set OPENAI_API_KEY, or OPENAI_BASE_URL to a server of your own.",
+            )
+        return {}
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        raise InputError(
+            "OPENAI_API_KEY holds a character that no key has",
+            hint="Copy it again: one word of letters, digits and signs.",
+        )
+    return {"api-key": key} if is_azure else {"Authorization": f"Bearer {key}"}
+
+
+def _vector(value: object, place: str) -> Vectors:
+    """float32 (dimension,) of base64 or a list of numbers; null in a list is NaN."""
+    vector = np.empty(0, dtype=np.float32)
+    try:
+        if isinstance(value, str):
+            content = base64.b64decode(value, validate=True)
+            vector = np.frombuffer(content, dtype="<f4").astype(np.float32)
+        elif isinstance(value, list):
+            with np.errstate(over="ignore"):  # infinity is found later, with the text's name
+                vector = np.array(value, dtype=np.float64).astype(np.float32)
+    except (binascii.Error, TypeError, ValueError, OverflowError):
+        pass
+    if vector.ndim != 1 or not vector.size:
+        raise ProviderError(
+            f"{place}: a vector came back that is no list of numbers and no base64",
+            hint="Check that this is a model for embeddings, with one vector a text.",
+        )
+    return vector
+
+
+def _tokens(reply: Mapping[str, Any]) -> int | None:
+    """Tokens that the server counted; None where it did not, which some say as 0."""
+    usage = reply.get("usage")
+    counts = (
+        [usage.get(name) for name in ("total_tokens", "prompt_tokens")]
+        if isinstance(usage, dict)
+        else []
+    )
+    return next((count for count in counts if type(count) is int and count > 0), None)
+
+
+def _error_text(reply: Mapping[str, Any]) -> str:
+    """What an answer says that is an error in spite of its status."""
+    error = reply.get("error")
+    text = error.get("message") if isinstance(error, dict) else error
+    return text[:300] if isinstance(text, str) else ""

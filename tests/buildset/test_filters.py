@@ -1,0 +1,161 @@
+"""Which chunks get a question, and which questions stay."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+
+from embed_ab.buildset.filters import copy_share, is_deictic, sameness, why_not_asked
+
+PROSE = (
+    "Backups run every night at two. To restore one, stop the service, run `restore NAME` and "
+    "start the service again; nothing else has to be done."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (PROSE, ""),
+        ("백업은 매일 밤 두 시에 실행되며, 복원하려면 서비스를 먼저 멈춰야 합니다.", ""),
+        ("バックアップは毎晩二時に実行されます。復元するにはサービスを停止してください。", ""),
+        ("## See also\n\nNothing here.", "too short"),
+        (
+            "- [Install](a.md)\n- [Upgrade](b.md)\n- [Back up](c.md)\n- [Restore](d.md)",
+            "navigation",
+        ),
+        (
+            "[![CI](https://a/b.svg)](https://a) [![PyPI](https://c)](https://d) [x](e)",
+            "navigation",
+        ),
+        ("Home | Products | Documentation | Contact us", "navigation"),
+        ("Introduction ........ 1\nInstallation ........ 4\nFirst steps ........ 9", "navigation"),
+        (
+            "MIT License\n\nPermission is hereby granted, free of charge, to any person obtaining "
+            "a copy of this software",
+            "licence text",
+        ),
+        (
+            "Licensed under the Apache License,\n# Version 2.0 (the License); you may not use this "
+            "file except in compliance",
+            "licence text",
+        ),
+        (
+            "| 12.5 | 13.7 | 99.1 |\n|---|---|---|\n" + "| 1.25 | 3.77 | 9.10 |\n" * 9,
+            "mostly symbols or numbers",
+        ),
+    ],
+)
+def test_a_chunk_is_asked_about_or_has_a_reason(text: str, reason: str) -> None:
+    assert why_not_asked(text) == reason
+
+
+def test_a_text_that_mentions_links_is_no_navigation() -> None:
+    text = PROSE + " See [restore](a.md), [backup](b.md) and [service](c.md)."
+
+    assert why_not_asked(text) == ""
+
+
+def test_a_sentence_about_the_licence_of_a_plugin_is_no_licence_text() -> None:
+    assert (
+        why_not_asked("Plugins must be under the MIT licence to be listed in the catalogue.") == ""
+    )
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What does this document say about backups?",
+        "What is the main topic of the passage?",
+        "According to the text, when do backups run?",
+        "Which options are listed above?",
+        "What does the paper focus on?",
+        "What does the section describe?",
+        "Which tool does the author recommend?",
+        "이 문서에서 설명하는 백업 주기는?",
+        "본문에 따르면 백업은 언제 실행되나요?",
+        "위에서 언급한 방법은 무엇인가요?",
+        "다음 글의 주제는?",
+        "この文書では何を説明していますか？",
+        "上記の手順は何ですか",
+        "本文では、いつバックアップしますか",
+        "本文档介绍了什么？",
+        "Was sagt dieser Text über Backups?",
+        "Que dit ce document sur les sauvegardes ?",
+        "¿Qué explica este documento?",
+    ],
+)
+def test_a_question_that_points_at_its_page_is_deictic(question: str) -> None:
+    assert is_deictic(question)
+    assert is_deictic(unicodedata.normalize("NFD", question))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How do I delete a document from the trash?",
+        "text search does not find my document",
+        "How many pages fit in the free plan?",
+        "Where does the authorisation header go?",
+        "문서를 삭제하려면 어떻게 하나요?",
+        "다음 페이지로 이동하는 단축키",
+        "사이 글자 간격 조절",
+        "높이 문서 설정",
+        "文書を削除するには？",
+        "次のページに移動するには",
+        "日本文化とは",
+        "如何删除文档？",
+        "日本文档下载",
+        "如何更改文章作者",
+        "Wie lösche ich ein Dokument?",
+        "cómo insertar una imagen en el documento",
+        "change the author of a post",
+    ],
+)
+def test_a_question_about_documents_is_not_deictic(question: str) -> None:
+    assert not is_deictic(question)
+
+
+def test_the_copy_share_counts_the_words_that_stand_in_the_chunk() -> None:
+    # when, do, backups, run: two of four
+    assert copy_share("When do backups run?", PROSE) == 0.5
+
+
+def test_the_copy_share_of_korean_counts_pairs_of_syllables() -> None:
+    # 백업, 언제: one of two
+    assert copy_share("백업 언제", "백업은 매일 실행됩니다.") == 0.5
+
+
+def test_a_question_without_words_has_copied_nothing() -> None:
+    assert copy_share("?", PROSE) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("How do I restore a backup?", "how to restore the backup"),
+        ("How can I restore my backup", "How should we restore backup?"),
+        ("Please, restore backup", "restore backup."),
+        ("백업은 어떻게 복원하나요?", "백업은 어떻게 복원하나요"),
+        ("백업 복원 방법", "백업복원 방법"),
+        ("ＡＰＩ key rotation", "api key rotation"),
+    ],
+)
+def test_questions_that_differ_in_form_only_are_the_same(one: str, other: str) -> None:
+    assert sameness(one) == sameness(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("restore a backup on Linux", "restore a backup on Windows"),
+        ("upgrade from 1.2 to 1.3", "upgrade from 1.3 to 1.2"),
+        ("version 1.2", "version 12"),
+        ("C++ client", "C client"),
+        ("who can restore a backup", "how to restore a backup"),
+        ("백업 3개월 보관", "백업 6개월 보관"),
+    ],
+)
+def test_questions_that_differ_in_a_word_or_its_place_are_not(one: str, other: str) -> None:
+    assert sameness(one) != sameness(other)

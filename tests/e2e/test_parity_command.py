@@ -1,0 +1,90 @@
+"""`embed-ab parity` as a user meets it: what it prints and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from embed_ab import evalset
+from embed_ab.cli import main
+from embed_ab.commands import demo_folder
+from embed_ab.providers.mock import MockEmbedder
+
+
+def parity(*words: str) -> int:
+    return main(["parity", str(demo_folder("en")), *words])
+
+
+def test_a_model_agrees_with_itself_and_meets_any_cosine(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert parity("-a", "mock:char3", "-b", "mock:char3", "--min-cosine", "0.999") == 0
+
+    out = capsys.readouterr().out
+    assert out.startswith("The same vectors: mean cosine 1.0000 for documents and 1.0000 for qu")
+    assert out.endswith("--min-cosine 0.999: met\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [((), 0), (("--min-cosine", "-1"), 0), (("--min-cosine", "0.9"), 1)]
+)
+def test_the_exit_code_is_1_only_for_a_cosine_that_was_asked_for(
+    words: tuple[str, ...], code: int
+) -> None:
+    assert parity("-a", "mock:char3", "-b", "mock:word", "--sample", "5", *words) == code
+
+
+def test_other_dimensions_miss_every_cosine() -> None:
+    assert parity("-a", "mock:char3", "-b", "mock:char3,dim=200", "--min-cosine", "-1") == 1
+
+
+def test_vectors_made_elsewhere_are_compared_by_id(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded = evalset.load(demo_folder("en"))
+    model = MockEmbedder("word")
+    np.savez(
+        tmp_path / "v.npz",
+        document_ids=np.array(loaded.document_ids)[::-1],
+        documents=3 * model.embed(loaded.document_texts, "document").vectors[::-1],
+        query_ids=np.array(loaded.query_ids),
+        queries=model.embed(loaded.query_texts, "query").vectors,
+    )
+
+    parity("-a", "mock:word", "-b", f"vectors:{tmp_path}/v.npz", "--sample", "7")
+
+    assert capsys.readouterr().out.startswith("The same vectors: mean cosine 1.0000 for documents")
+
+
+def test_no_text_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    parity("-a", "mock:char3", "-b", "mock:word")
+
+    shown = capsys.readouterr().out
+    queries = (demo_folder("en") / "queries.jsonl").read_text("utf-8").splitlines()
+    assert not any(json.loads(line)["text"] in shown for line in queries)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-a", "mock:char3", "-b", "bm25:auto"), "B (bm25:auto) has no vectors"),
+        (("-a", "mock:char3"), "no model B"),
+        (("-a", "mock:char3", "-b", "mock:word", "--sample", "0"), "--sample 0 is not 1 or more"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert parity(*words) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["2", "nan", "much"])
+def test_a_cosine_is_from_minus_1_to_1(given: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parity("--min-cosine", given)
+
+    assert ended.value.code == 2

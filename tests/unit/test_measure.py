@@ -1,0 +1,152 @@
+"""What a run measures of its models: batches against single texts, tokens, and time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from embed_ab import evalset
+from embed_ab.commands import demo_folder
+from embed_ab.errors import ProviderError
+from embed_ab.providers.base import Embedded, ModelFacts, Request, Role, Usage
+from embed_ab.providers.cache import VectorStore
+from embed_ab.providers.embed import embed_cached
+from embed_ab.providers.measure import batch_cosine, cosines, query_seconds
+from embed_ab.systems import Side, SystemSpec, retrieve
+
+
+class Clock:
+    """Each look moves it by one second."""
+
+    def __init__(self, step: float = 1.0) -> None:
+        self.now, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+@dataclass
+class Leaky:
+    """In a batch, each text's vector takes something of its neighbour's."""
+
+    leak: float = 0.0
+    n_tokens: int | None = None
+    fails_at: int = 99
+    name: str = "leaky"
+    fingerprint: str = "leaky"
+    prompts: Mapping[Role, str] = field(default_factory=dict)
+    asked: list[list[str]] = field(default_factory=list)
+
+    concurrency: int = 1
+    batch_size: int = 64
+    truncate: bool = True
+    usage: Usage = field(default_factory=Usage)
+
+    def facts(self) -> ModelFacts:
+        return ModelFacts(dimension=2, details={})
+
+    def embed(self, texts: Sequence[str], role: Role) -> Embedded:
+        self.asked.append(list(texts))
+        n_tokens = self.n_tokens and self.n_tokens * len(texts)
+        self.usage.requests.append(Request(role, len(texts), n_tokens, 0.1))
+        if len(self.asked) > self.fails_at:
+            raise ProviderError("gone")
+        own = np.array([[1, 0] if len(text) % 2 else [0, 1] for text in texts], dtype=np.float32)
+        return Embedded(vectors=own + self.leak * np.roll(own, 1, axis=0) * (len(texts) > 1))
+
+
+@pytest.fixture
+def store() -> Iterator[VectorStore]:
+    store = VectorStore.open(None)
+    yield store
+    store.close()
+
+
+def test_a_cosine_is_that_of_rows_of_any_length() -> None:
+    """(3, 4) and (4, 3) are 24 / 25 alike."""
+    a = np.array([[3, 4], [1, 0], [0, 0]], dtype=np.float32)
+    b = np.array([[40, 30], [-1, 0], [1, 0]], dtype=np.float32)
+
+    assert cosines(a, b) == pytest.approx([0.96, -1, np.nan], nan_ok=True)
+
+
+def test_a_model_without_batch_effects_agrees_with_itself() -> None:
+    assert batch_cosine(Leaky(), ["a", "bb"], "document") == pytest.approx(1)
+
+
+def test_a_neighbour_that_leaks_lowers_the_cosine() -> None:
+    """(1, 0.5) and (1, 0) are 1 / sqrt(1.25) alike."""
+    assert batch_cosine(Leaky(0.5), ["a", "bb"], "document") == pytest.approx(0.894427)
+
+
+def test_only_the_shortest_and_the_longest_text_are_tried_and_cut_at_200_characters() -> None:
+    model = Leaky()
+    batch_cosine(model, ["x" * 999, "bb", "a", "bb"], "document")
+
+    assert model.asked == [["a"], ["x" * 200], ["a", "x" * 200]]
+
+
+def test_one_text_has_no_batch_to_differ_in() -> None:
+    assert batch_cosine(Leaky(0.5), ["a", "a"], "document") is None
+
+
+def test_a_query_is_asked_for_alone() -> None:
+    """Three looks at the clock a query, of which the last two, one second apart, are its own."""
+    model = Leaky()
+
+    assert query_seconds(model, ["a", "b"], Clock()) == (1, 1)
+    assert model.asked == [["a"], ["b"]]
+
+
+def test_at_most_20_queries_are_asked_for_from_first_to_last() -> None:
+    model = Leaky()
+    query_seconds(model, [str(number) for number in range(1000)], Clock(0.001))
+
+    assert (len(model.asked), model.asked[0], model.asked[-1]) == (20, ["0"], ["999"])
+
+
+def test_a_slow_model_is_asked_for_ten_seconds_only() -> None:
+    """A look every four seconds: the third query would begin 20 s after the first look."""
+    assert query_seconds(Leaky(), ["a", "b", "c", "d"], Clock(4)) == (4,)
+
+
+def test_a_failure_after_the_ranking_loses_nothing() -> None:
+    assert query_seconds(Leaky(fails_at=1), ["a", "b", "c"], Clock()) == (1,)
+
+
+def test_the_texts_of_the_probe_are_not_counted(store: VectorStore) -> None:
+    """Two texts of 10 tokens; the probe's four more are not of the set."""
+    model = Leaky(n_tokens=10)
+
+    def before(texts: Sequence[str], role: Role) -> None:
+        batch_cosine(model, texts, role)
+
+    found = embed_cached(
+        model, store, ["a", "bb"], ["d1", "d2"], "document", before=before, clock=Clock()
+    )
+
+    assert (found.n_tokens_embedded, found.seconds) == (20, 1)
+
+
+def test_what_the_store_has_costs_nothing(store: VectorStore) -> None:
+    model = Leaky(n_tokens=10)
+    embed_cached(model, store, ["a", "bb"], ["d1", "d2"], "document")
+
+    found = embed_cached(model, store, ["a", "ccc"], ["d1", "d3"], "document")
+
+    assert (found.n_embedded, found.n_cached, found.n_tokens_embedded) == (1, 1, 10)
+
+
+def test_queries_are_timed_only_where_something_was_embedded(store: VectorStore) -> None:
+    demo = evalset.load(demo_folder("en"))
+    cold, warm = (
+        retrieve(SystemSpec.parse("mock:word"), Side(), demo, 11, store, lambda *_: None)
+        for _ in range(2)
+    )
+
+    assert (cold.n_embedded, len(cold.query_seconds)) == (80, 20)
+    assert (warm.n_cached, warm.query_seconds, warm.n_tokens) == (80, (), None)
