@@ -11,7 +11,7 @@ MIN_LETTERS = 40
 _WIDE = re.compile(
     "[\u1100-\u11ff\u3041-\u30ff\u3131-\u318e\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]"
 )
-
+_WIDE_SPACE = re.compile(f"(?<={_WIDE.pattern}) | (?={_WIDE.pattern})")
 _LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\[\]]*\]\([^()]*\))*\]\([^()]*\)|\[[^\[\]]*\]\[[^\[\]]*\]")
 _ADDRESS = re.compile(r"<?https?://\S+")
 _LEADER = re.compile(r".*[^.]\s*(?:\.\s?){4,}\s*\d+\s*")
@@ -63,27 +63,36 @@ def _is_navigation(text: str, n_letters: int) -> bool:
     return n_links >= 3 and _n_letters(left) < 0.35 * n_letters
 
 
+# What may follow a noun in Korean; 이글루 and 위절제술 only begin like one.
+_PARTICLES = (
+    r"(?:에서|에게|에|의|은|는|이|가|을|를|과|와|도|로|으로|만|까지|들|따르면|대한|인가요)*(?!\w)"
+)
+# In 文本文件 and 英文中 another word ends there.
+_NO_HAN_BEFORE = "(?:(?<![\\u4e00-\\u9fff])|(?<=请问)|(?<=根据)|(?<=按照)|(?<=关于))"
 _THIS = {
     "en": r"\b(?:this|these|the (?:above|following|given|provided|present)) "
     r"(?:\w+ )?(?:documents?|passages?|texts?|articles?|sections?|paragraphs?|chapters?|excerpts?|"
-    r"snippets?|chunks?|pages?|papers?|guides?|manuals?|readme|documentation|content|tables?)\b"
+    r"snippets?|chunks?|papers?|guides?|manuals?|readme|documentation)\b"
     r"|\b(?:the|a) (?:passage|excerpt|snippet)\b"
     r"|\bthe authors? (?:say|mean|claim|argue|describe|recommend|mention|suggest|explain)s?\b"
     r"|\baccording to (?:the|this) (?:text|document|article|section|paper|page|documentation)\b"
     r"|\b(?:mentioned|described|discussed|listed|shown|stated|given|provided|explained|presented) "
-    r"(?:above|below|here|in (?:the|this) (?:text|document|article|section|paragraph|paper|page))\b"
-    r"|\bwhat (?:is|does|do|are) the (?:text|document|article|section|paper|page|paragraph) "
+    r"(?:above|below|here|[io]n (?:the|this) "
+    r"(?:text|document|article|section|paragraph|paper|page))\b"
+    r"|\bwhat (?:is|does|do|are) (?:the|this) "
+    r"(?:text|document|article|section|paper|page|paragraph) "
     r"(?:about|mainly|say|says|state|describe|discuss|cover|mention|explain|focus|talk)\b",
     "ko": r"(?:^|[\s(\"'])(?:이|본|위|해당|이번|위의) ?"
-    r"(?:문서|글|본문|단락|문단|구절|지문|텍스트|섹션|절|페이지|내용|자료|설명서|가이드|기사|예문)"
-    r"|(?:다음|주어진|제시된) ?(?:문서|글|본문|단락|문단|구절|지문|텍스트|내용)"
+    r"(?:문서|글|본문|단락|문단|구절|지문|텍스트|섹션|절|내용|자료|설명서|가이드|기사|예문)"
+    rf"{_PARTICLES}"
+    rf"|(?:다음|주어진|제시된) ?(?:문서|글|본문|단락|문단|구절|지문|텍스트|내용){_PARTICLES}"
     r"|(?:^|\s)(?:본문|지문|글)(?:에서|에 따르면|에 의하면|의 내용)"
     r"|(?:위|여기|앞)에서? (?:언급|설명|말|제시|기술|다룬|나온|서술)",
-    "ja": r"(?:この|(?<!日)本|当該|上記の|上の|前述の|以下の|下記の|次の|与えられた)"
+    "ja": r"(?:この|(?<![\u4e00-\u9fff])本|当該|上記の|上の|前述の|以下の|下記の|次の|与えられた)"
     r"(?:文書|文章|ドキュメント|記事|テキスト|節|章|段落|セクション|本文|内容|資料|説明書|抜粋|箇所)"
-    r"|この(?:文|ページ|ガイド|マニュアル|論文)|上記|前述|本文(?:で|に|の)|筆者",
-    "zh": r"(?:(?<!日)本|该|這|这|此|上述|上面的?|以下|下列|给定的?)(?:篇|段|份|个|個)?"
-    r"(?:文档|文檔|文件|文章|文本|文中|段落|章节|章節|内容|內容|页面|頁面|片段|节选|手册)|文中",
+    r"|この(?:文(?=[はがをにでのとも、。\s]|$)|ガイド|マニュアル|論文)|上記|前述|本文(?:で|に|の)|筆者",
+    "zh": rf"(?:{_NO_HAN_BEFORE}本|该|這|这|此|上述|上面的?|以下|下列|给定的?)(?:篇|段|份|个|個)?"
+    rf"(?:文档|文檔|文件|文章|文本|文中|段落|章节|章節|内容|內容|片段|节选|手册)|{_NO_HAN_BEFORE}文中(?!文)",
     "de": r"\b(?:diese[rsmn]?|laut|obige[rsnm]?|folgende[rsnm]?) "
     r"(?:dokument|text|artikel|abschnitt|absatz|kapitel|seite|auszug|passage)s?\b",
     "fr": r"\b(?:ce|cet|cette|selon le) "
@@ -113,20 +122,19 @@ _POLITE = re.compile(
     r"^(?:hi|hello|please|can you tell me|could you tell me|i want to know)\b[,!]? *"
 )
 _HOW_DO_I = re.compile(r"\bhow (?:to|(?:do|does|did|can|could|should|would) (?:i|you|we|one))\b")
-_SMALL = re.compile(
-    r"\b(?:a|an|the|is|are|was|were|do|does|did|can|could|should|would|please|my|our|your)\b"
-)
+# Exchanged and never left out: "vitamin A" is not "vitamin".
+_ARTICLE = re.compile(r"\b(?:a|an|the|my|our|your)\b")
+_MARKS = ",;:!?\"'()[]…。、「」『』《》〈〉【】“”‘’"
 
 
 def sameness(question: str) -> str:
     """Return what two questions share that differ in nothing but form.
 
-    Case, punctuation, spacing, articles and ways to say "how do I" are form; a number, a name or
-    the order of the words is not, because they decide which chunk answers.
+    Case, spacing, punctuation around words, articles and ways to say "how do I" are form; a number,
+    a name or the order of the words is not, because they decide which chunk answers.
     """
     text = _POLITE.sub("", unicodedata.normalize("NFKC", question).casefold().strip())
-    text = _SMALL.sub(" ", _HOW_DO_I.sub("how", text))
-    if _WIDE.search(text):
-        return re.sub(r"[\W_]+", "", text)
-    # A dot or a sign inside a word may be all that tells 1.2 from 12, or C from C++.
-    return " ".join(word for word in (w.strip(".,;:!?\"'()…") for w in text.split()) if word)
+    text = _ARTICLE.sub("a", _HOW_DO_I.sub("how", text.removeprefix("the ")))
+    # A dot or a sign inside or before a word may be all that tells 1.2 from 12, or NET from .NET.
+    words = (word.lstrip(_MARKS).rstrip(_MARKS + ".") for word in text.split())
+    return _WIDE_SPACE.sub("", " ".join(word for word in words if word))
