@@ -34,7 +34,8 @@ def split(documents: Iterable[Document], size: int) -> list[Chunk]:
     """Return the chunks of documents in their order, each at most `size` characters.
 
     A heading that the splitter left alone is put before the chunk that follows it, which may make
-    that one longer. Ids are `path#0000`; white space and % in the path are percent-encoded.
+    that one up to twice as long. Ids are `path#0000`; white space and % in the path are
+    percent-encoded.
     """
     return [chunk for document in documents for chunk in _of(document, size)]
 
@@ -50,7 +51,9 @@ def _of(document: Document, size: int) -> Iterator[Chunk]:
     pieces = splitter(size).chunk_indices(document.text)
     for place, (start, piece) in enumerate(pieces):
         begin, end = (waiting if waiting >= 0 else start), start + len(piece)
-        if _is_heading_only(document.text[begin:end]) and place + 1 < len(pieces):
+        # Headings upon headings are a text like any other, and would be looked at again and again.
+        is_short = end - begin <= size and place + 1 < len(pieces)
+        if is_short and _is_heading_only(document.text[begin:end]):
             waiting = begin
             continue
         waiting = -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +24,8 @@ KINDS: dict[str, Kind] = {
     ".htm": "html",
     ".jsonl": "jsonl",
 }
+# Documents that a user may think are in the set.
+_TO_CONVERT = frozenset({".pdf", ".doc", ".docx", ".odt", ".rtf", ".ppt", ".pptx", ".epub"})
 MAX_BYTES = 10_000_000
 MAX_JSONL_BYTES = 200_000_000
 _FORMATS = "Documents are .md, .txt, .rst, .html and .jsonl files in UTF-8."
@@ -64,7 +66,7 @@ def read(place: Path, *, without: Path) -> tuple[list[Document], list[Skipped]]:
     """Return the documents of a file or a folder, in order of their paths, and what was left out.
 
     Names that start with a dot, symbolic links, evaluation sets and `without` are not entered.
-    Files of other kinds are not mentioned.
+    Of files of other kinds only documents such as .pdf are mentioned.
     Raises: InputError where no document is left.
     """
     documents: list[Document] = []
@@ -80,17 +82,21 @@ def read(place: Path, *, without: Path) -> tuple[list[Document], list[Skipped]]:
         files = [(place.name, place)]
     for source, path in files:
         kind = KINDS.get(path.suffix.lower())
-        if kind is None and is_folder:
+        if kind is None and is_folder and path.suffix.lower() not in _TO_CONVERT:
             continue
         try:
             if kind is None:
-                raise _Unusable("not a kind of file that is read")
+                raise _Unusable("not a kind of file that is read; convert it to text")
             documents += _documents(source, path, kind, may_be_link=not is_folder)
         except (_Unusable, EvalsetError) as error:
             reason = str(error).removeprefix(str(path)).lstrip(":").strip()
             skipped.append(Skipped(source=source, reason=reason))
         except OSError as error:
             skipped.append(Skipped(source=source, reason=error.strerror or "cannot be read"))
+    # A name that is not UTF-8 could not be written into the record.
+    skipped = [
+        replace(item, source=item.source.encode("utf-8", "replace").decode()) for item in skipped
+    ]
     skipped.sort(key=lambda item: item.source)
     if not documents:
         found = "; ".join(f"{item.source}: {item.reason}" for item in skipped[:5])

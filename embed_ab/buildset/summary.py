@@ -66,7 +66,8 @@ def _lines(built: Built) -> Iterator[str]:
     if record["options"]["verify"] != "none":
         yield (
             f"ambiguous: {counts['queries_ambiguous']:,} questions do not lead to their chunk "
-            f"(by {record['options']['verify']}); they are marked in queries.jsonl"
+            f"(by {record['options']['verify']}); they are marked in queries.jsonl, "
+            "and count like all others until you mend or remove them"
         )
     share = record["copy_share"]
     yield (

@@ -258,3 +258,17 @@ def test_any_page_gives_each_character_a_place(page: str) -> None:
     assert len(text) == len(starts) == len(ends)
     assert list(starts) == sorted(starts)
     assert all(0 <= start <= end <= len(page) for start, end in zip(starts, ends, strict=True))
+
+
+@pytest.mark.parametrize("line", ["## x\n", "x\n=====\n", "=====\n", "<!-- \n"])
+def test_headings_upon_headings_make_chunks_of_bounded_length(line: str) -> None:
+    found = chunks_of(line * 3_000)
+
+    assert max(len(chunk.text) for chunk in found) <= 200
+
+
+def test_documents_that_have_to_be_converted_are_named(tmp_path: Path) -> None:
+    for name in ("a.md", "b.PDF", "c.docx", "d.png"):
+        (tmp_path / name).write_text(SENTENCE, encoding="utf-8")
+
+    assert sorted(left_out(tmp_path)) == ["b.PDF", "c.docx"]
