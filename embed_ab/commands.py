@@ -8,7 +8,7 @@ import platform
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import resources
@@ -35,7 +35,7 @@ from embed_ab import parity as core_parity
 from embed_ab.buildset.build import Built, build
 from embed_ab.buildset.options import Options
 from embed_ab.buildset.questions import ChatWriter, CopyWriter, Writer
-from embed_ab.errors import EmbedAbError, InputError, ProviderError
+from embed_ab.errors import EmbedAbError, EvalsetError, InputError, ProviderError
 from embed_ab.evalset import Evalset
 from embed_ab.metrics import Metric
 from embed_ab.origin import System
@@ -356,14 +356,20 @@ def label(
         # Often enough to lose little to a kill, seldom enough that a long file takes no time.
         n_between = max(1, len(rows) // 200)
 
+        def save() -> None:
+            # A person may be at work in the file, and what they write goes first.
+            label_file.take_in(to, rows)
+            label_file.write(to, rows)
+
         def on_judged(done: int, total: int) -> None:
             if done % n_between == 0:
-                label_file.write(to, rows)
+                with suppress(EvalsetError):  # half of a file, while a person saves it
+                    save()
             on_progress(f"{chat.name}: pairs", done, total)
 
         try:
             with _unquoted(compared.is_redacted):
-                n_without = label_judge.judge(
+                left = label_judge.judge(
                     evalset,
                     rows,
                     chat,
@@ -372,10 +378,18 @@ def label(
                     on_judged=on_judged,
                 )
         finally:
-            label_file.write(to, rows)
+            try:
+                save()
+            except EvalsetError as error:
+                beside = to.with_name(f"{to.name}.llm")
+                label_file.write(beside, rows)
+                error.hint = f"The model's grades are in {beside}. {error.hint}"
+                raise
         said.append(
-            f"{chat.name} judged {n_open - n_without} of {n_open}, from 0 to {largest_grade}"
+            f"{chat.name} judged {n_open - sum(left)} of {n_open}, from 0 to {largest_grade}"
         )
+        if left.n_refused:
+            said.append(f"warning: the server refused {left.n_refused} of them")
     else:
         said.append(f"write grades, such as 0 to {largest_grade}, into the column grade")
     folder = shlex.quote(settings.eval_path)

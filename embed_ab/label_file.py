@@ -18,7 +18,8 @@ from embed_ab.readers import text_lines
 
 _IDS = ("query-id", "corpus-id")
 _TEXTS = ("query", "document", "rank_a", "rank_b", "impact")
-COLUMNS = (*_IDS, "grade", *_TEXTS, "llm_grade", "llm", "reason")
+_OF_MODEL = ("llm_grade", "llm", "reason")
+COLUMNS = (*_IDS, "grade", *_TEXTS, *_OF_MODEL)
 """`grade` is a person's; the last three are a model's: its grade, its name and its reason."""
 
 _DOCUMENT_TEXT = 300  # characters
@@ -79,14 +80,52 @@ def unescaped(cell: str) -> str:
 
 
 def with_judged(rows: list[Cells], earlier: Iterable[Cells]) -> list[Cells]:
-    """Return the rows with the grades of an earlier file, whose other judged rows follow."""
-    judged = {place_of(cells): cells for cells in earlier if is_judged(cells)}
+    """Return the rows with what an earlier file holds beyond them; its other such rows follow.
+
+    A row is kept for a grade or for what a person wrote into a column of their own. Of two rows for
+    one pair a person's grade goes first; a second grade of a person stays too, for the merge to
+    refuse.
+    """
+    held: dict[Place, list[Cells]] = {}
+    for cells in earlier:
+        if is_judged(cells) or any(cells[column].strip() for column in cells.keys() - {*COLUMNS}):
+            held.setdefault(place_of(cells), []).append(cells)
+    for found in held.values():
+        found.sort(key=lambda cells: not cells.get("grade", "").strip())  # stable
     # What the set and the result say is made anew; a person's own columns are kept.
-    kept = [
-        cells | {c: v for c, v in judged.pop(place_of(cells), {}).items() if c not in _TEXTS}
-        for cells in rows
+    kept, taken = [], set()
+    for cells in rows:
+        first = next(iter(held.get(place_of(cells), [])), {})
+        kept.append(cells | {c: v for c, v in first.items() if c not in _TEXTS})
+        if first:
+            taken.add(place_of(cells))
+            del held[place_of(cells)][0]
+    return kept + [
+        cells
+        for place, found in held.items()
+        for number, cells in enumerate(found)
+        if cells.get("grade", "").strip() or (number == 0 and place not in taken)
     ]
-    return kept + list(judged.values())
+
+
+def take_in(path: Path, rows: list[Cells]) -> None:
+    """Put into rows, in place, what a person has written into their file since it was written.
+
+    Cells that a model or the set fills are not looked at; judged rows for other pairs are added.
+    Raises: EvalsetError where the file cannot be read now.
+    """
+    ours = {*_IDS, *_TEXTS, *_OF_MODEL}
+    row_of = {place_of(cells): cells for cells in reversed(rows)}
+    seen: set[Place] = set()
+    for _, cells in read(path):
+        place = place_of(cells)
+        if place in row_of and place not in seen:
+            seen.add(place)
+            row_of[place].update({c: v for c, v in cells.items() if c not in ours})
+        elif is_judged(cells) and place not in row_of:
+            rows.append(cells)
+            row_of[place] = cells
+            seen.add(place)
 
 
 def read(path: Path) -> list[tuple[int, Cells]]:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from typing import Any
+from typing import Any, NamedTuple
 
 from embed_ab.evalset import Evalset
 from embed_ab.label_file import Cells, escaped, is_judged, place_of, safe_text
-from embed_ab.llm import Chat, UnreadableAnswer
+from embed_ab.llm import Chat, UnreadableAnswer, outcomes
+from embed_ab.providers.http import RequestRefused
 from embed_ab.readers import parse_grade
 
 _DOCUMENT_TEXT = 8_000  # characters
 _QUERY_TEXT = 1_000
 _REASON = 300
 _TRIES = 2
+_REFUSALS = frozenset({400, 413, 422})  # of one text, not of the key or the model
+_MANY_REFUSALS = 5
+
+
+class Left(NamedTuple):
+    """How many rows a model gave no grade, and how many the server refused."""
+
+    n_without: int
+    n_refused: int
 
 
 def judge(
@@ -26,45 +36,44 @@ def judge(
     largest_grade: int,
     concurrency: int,
     on_judged: Callable[[int, int], None],
-) -> int:
-    """Have a model judge the rows without a grade, in place; return how many it gave none.
+) -> Left:
+    """Have a model judge the rows without a grade, in place; return how many have none still.
 
+    A document that the server refuses is left out; a server that refuses the first few refuses all.
     on_judged: called after each answer, with how many there are and how many there will be.
     Raises: ProviderError; rows judged by then keep their grades.
     """
     query_of = dict(zip(evalset.query_ids, evalset.query_texts, strict=True))
     text_of = dict(zip(evalset.document_ids, evalset.document_texts, strict=True))
-    row_of: dict[Future[tuple[int, str] | None], Cells] = {}
-    n_without = 0
+    waiting = deque(place for place, cells in enumerate(rows) if not is_judged(cells))
+    n_asked, n_without, n_refused = len(waiting), 0, 0
+    failure: BaseException | None = None
 
-    def take(answer: Future[tuple[int, str] | None]) -> bool:
-        judgement = answer.result()
-        if judgement:
-            grade, reason = judgement
-            row_of[answer].update(
+    def work(place: int) -> tuple[int, str] | None:
+        query, document = place_of(rows[place])
+        return _ask(chat, query_of[query], text_of[document], largest_grade)
+
+    for n_done, (place, outcome) in enumerate(outcomes(work, waiting, concurrency), start=1):
+        if isinstance(outcome, RequestRefused) and outcome.status in _REFUSALS:
+            n_refused += 1
+            if n_refused == n_done and n_refused >= min(_MANY_REFUSALS, n_asked):
+                failure = failure or outcome
+        elif isinstance(outcome, BaseException):
+            failure = failure or outcome
+        elif outcome is None:
+            n_without += 1
+        else:
+            grade, reason = outcome
+            rows[place].update(
                 llm_grade=str(grade), llm=escaped(chat.name), reason=safe_text(reason, _REASON)
             )
-        return bool(judgement)
-
-    with ThreadPoolExecutor(concurrency) as threads:
-        for cells in rows:
-            if not is_judged(cells):
-                query, document = place_of(cells)
-                texts = query_of[query], text_of[document]
-                row_of[threads.submit(_ask, chat, *texts, largest_grade)] = cells
-        try:
-            for number, answer in enumerate(as_completed(row_of), start=1):
-                n_without += not take(answer)
-                on_judged(number, len(row_of))
-        except BaseException:
-            # What is under way is waited for and kept: somebody paid for it.
-            threads.shutdown(cancel_futures=True)
-            asked = [answer for answer in row_of if not answer.cancelled()]
-            for answer in asked:
-                if answer.exception() is None:
-                    take(answer)
-            raise
-    return n_without
+        if failure is not None:
+            waiting.clear()  # what is under way is waited for and kept: somebody paid for it
+        else:
+            on_judged(n_done, n_asked)
+    if failure is not None:
+        raise failure
+    return Left(n_without=n_without, n_refused=n_refused)
 
 
 def _ask(chat: Chat, query: str, document: str, largest_grade: int) -> tuple[int, str] | None:

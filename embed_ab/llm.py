@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import queue
 import re
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers import ollama, openai
@@ -15,6 +17,7 @@ from embed_ab.providers.http import RequestRefused, Server, shown
 
 Message = Mapping[str, str]
 Schema = Mapping[str, Any]
+T = TypeVar("T")
 
 _EXAMPLES = "ollama:qwen3:4b or openai:gpt-4.1-mini"
 _MAX_ANSWER = 50_000  # characters looked at; a longer answer is none of ours
@@ -46,16 +49,57 @@ class Chat(Protocol):
         """
 
 
+def outcomes(
+    work: Callable[[int], T], waiting: deque[int], n_threads: int
+) -> Iterator[tuple[int, T | BaseException]]:
+    """Do what waits, several at once, and yield what came of each, in any order.
+
+    Clear `waiting` to end early: what is under way is still yielded. Threads are daemons: an
+    interrupt must not wait for a model that is slow.
+    """
+    n_running = min(n_threads, len(waiting))
+    results: queue.SimpleQueue[tuple[int, T | BaseException] | None] = queue.SimpleQueue()
+
+    def run() -> None:
+        while True:
+            try:
+                index = waiting.popleft()
+            except IndexError:
+                break
+            try:
+                results.put((index, work(index)))
+            except BaseException as error:
+                results.put((index, error))
+        results.put(None)
+
+    for _ in range(n_running):
+        threading.Thread(target=run, daemon=True).start()
+    try:
+        while n_running:
+            result = results.get()
+            if result is None:
+                n_running -= 1
+            else:
+                yield result
+    finally:
+        waiting.clear()
+
+
 def read_json(text: str, schema: Schema) -> dict[str, Any] | None:
     """Return the last object in an answer with the keys that a schema requires, None without one.
 
     Thoughts, prose and fences around it do not matter. Where the schema has one array and no other
-    key, that array alone will do.
+    key, an array alone will do if there is no such object.
     """
-    found = None
-    for value in _values(text.rpartition(_THOUGHTS_END)[2][:_MAX_ANSWER]):
-        found = _fitting(value, schema) or found
-    return found
+    values = list(_values(text.rpartition(_THOUGHTS_END)[2][:_MAX_ANSWER]))
+    required = schema["required"]
+    for value in reversed(values):
+        if isinstance(value, dict) and all(key in value for key in required):
+            return value
+    if len(required) == 1 and schema["properties"][required[0]]["type"] == "array":
+        arrays = [value for value in values if isinstance(value, list)]
+        return {required[0]: arrays[-1]} if arrays else None
+    return None
 
 
 def _values(text: str) -> Iterator[Any]:
@@ -72,16 +116,6 @@ def _values(text: str) -> Iterator[Any]:
         except (ValueError, RecursionError):
             continue
         yield value
-
-
-def _fitting(value: Any, schema: Schema) -> dict[str, Any] | None:
-    required = schema["required"]
-    if isinstance(value, dict) and all(key in value for key in required):
-        return value
-    is_array = len(required) == 1 and schema["properties"][required[0]]["type"] == "array"
-    if isinstance(value, list) and is_array:
-        return {required[0]: value}
-    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +238,10 @@ def chat(spec: str, environ: Mapping[str, str], *, connect: Callable[..., Server
         server = openai.server(environ, connect=connect, total_seconds=_TOTAL_SECONDS)
         return OpenAIChat(model=model, server=server)
     url, key = ollama.base_url(environ), environ.get("OLLAMA_API_KEY", "").strip()
+    if key and not (key.isascii() and key.isprintable() and " " not in key):
+        raise InputError(
+            "OLLAMA_API_KEY holds a character that no key has", hint="Copy the key again."
+        )
     server = connect(
         url,
         headers={"Authorization": f"Bearer {key}"} if key else {},

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from embed_ab.buildset.languages import detect
 from embed_ab.buildset.options import Counts, Options, Query
 from embed_ab.buildset.questions import Question, Writer, key_of, styles_for
 from embed_ab.errors import ProviderError
-from embed_ab.llm import UnreadableAnswer
+from embed_ab.llm import UnreadableAnswer, outcomes
 from embed_ab.providers.http import RequestRefused
 
 OnProgress = Callable[[str, int, int], None]
@@ -54,7 +54,14 @@ def ask_questions(
         (counts.refused if is_refusal else counts.unreadable).append(chunks[index].id)
 
     records = _answers(
-        asked, request, failed, "questions", options.concurrency, journal, on_progress
+        asked,
+        request,
+        _holds_questions,
+        failed,
+        "questions",
+        options.concurrency,
+        journal,
+        on_progress,
     )
     counts.unreadable.sort()
     counts.refused.sort()
@@ -64,9 +71,29 @@ def ask_questions(
     }
 
 
+def _holds_questions(record: dict[str, Any]) -> bool:
+    questions = record.get("questions")
+    return (
+        isinstance(questions, list)
+        and bool(questions)
+        and all(
+            isinstance(question, dict)
+            and set(question) == {"style", "text"}
+            and all(isinstance(value, str) for value in question.values())
+            for question in questions
+        )
+    )
+
+
+def _holds_chosen(record: dict[str, Any]) -> bool:
+    chosen = record.get("chosen")
+    return isinstance(chosen, list) and all(type(place) is int for place in chosen)
+
+
 def _answers(
     indices: Sequence[int],
     request: Callable[[int], tuple[str, Callable[[], dict[str, Any]]]],
+    is_sound: Callable[[dict[str, Any]], bool],
     failed: Callable[[int, ProviderError], None],
     what: str,
     concurrency: int,
@@ -82,41 +109,45 @@ def _answers(
     waiting: dict[int, tuple[str, Callable[[], dict[str, Any]]]] = {}
     for index in indices:
         key, ask = request(index)
-        known = journal.get(key)
+        known = journal.get(key, is_sound)
         if known is None:
             waiting[index] = key, ask
         else:
             records[index] = known
+
+    def work(index: int) -> dict[str, Any]:
+        key, ask = waiting[index]
+        record = ask()
+        journal.put(key, **record)
+        return record
+
     n_refused = 0
-    with ThreadPoolExecutor(concurrency) as pool:
-
-        def work(index: int) -> dict[str, Any]:
-            key, ask = waiting[index]
-            record = ask()
-            journal.put(key, **record)
-            return record
-
-        futures = {pool.submit(work, index): index for index in waiting}
-        try:
-            on_progress(what, len(records), len(indices))
-            for n_done, future in enumerate(as_completed(futures), len(records) + 1):
-                index = futures[future]
-                try:
-                    records[index] = future.result()
-                except UnreadableAnswer as error:
-                    failed(index, error)
-                except RequestRefused as error:
-                    # One text may offend a filter or be too long. A model that refuses the first
-                    # five refuses all.
-                    n_refused += 1
-                    if error.status not in _REFUSALS or (
-                        not records and n_refused >= min(_MANY_REFUSALS, len(indices))
-                    ):
-                        raise
-                    failed(index, error)
-                on_progress(what, n_done, len(indices))
-        finally:
-            pool.shutdown(cancel_futures=True)
+    failure: BaseException | None = None
+    on_progress(what, len(records), len(indices))
+    todo = deque(waiting)
+    for n_done, (index, outcome) in enumerate(outcomes(work, todo, concurrency), len(records) + 1):
+        if isinstance(outcome, RequestRefused):
+            # One text may offend a filter or be too long. A model that refuses the first
+            # five refuses all.
+            n_refused += 1
+            if outcome.status not in _REFUSALS or (
+                not records and n_refused >= min(_MANY_REFUSALS, len(indices))
+            ):
+                failure = failure or outcome
+            else:
+                failed(index, outcome)
+        elif isinstance(outcome, UnreadableAnswer):
+            failed(index, outcome)
+        elif isinstance(outcome, BaseException):
+            failure = failure or outcome
+        else:
+            records[index] = outcome
+        if failure is not None:
+            todo.clear()  # what is under way is waited for: its answers go into the journal
+        else:
+            on_progress(what, n_done, len(indices))
+    if failure is not None:
+        raise failure
     return {index: records[index] for index in indices if index in records}
 
 
@@ -191,6 +222,7 @@ def _judged(
     records = _answers(
         range(len(queries)),
         request,
+        _holds_chosen,
         failed,
         "judgements",
         options.concurrency,

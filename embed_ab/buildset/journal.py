@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +45,12 @@ class Journal:
         except (ValueError, TypeError, KeyError, RecursionError):
             return
 
-    def get(self, key: str) -> dict[str, Any] | None:
-        """Return the record of a request, None where it was not answered yet."""
+    def get(self, key: str, is_sound: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
+        """Return the record of a request, None where it was not answered yet, or is damaged."""
         found = self._answers.get(key)
-        if found is not None:
-            self._used.add(key)
+        if found is None or not is_sound(found):
+            return None
+        self._used.add(key)
         return found
 
     def put(self, key: str, **record: Any) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -16,6 +16,8 @@ from embed_ab import formats
 from embed_ab.buildset.chunks import Chunk
 from embed_ab.buildset.languages import name_of
 from embed_ab.llm import Chat, Message, UnreadableAnswer
+
+T = TypeVar("T")
 
 PROMPT_VERSION = 1
 """Goes up with every change of a template or a style: the journal's answers are then old."""
@@ -90,23 +92,40 @@ class ChatWriter:
 
     def questions(self, chunk: Chunk, styles: Sequence[str], language: str) -> list[Question]:
         """As `Writer.questions`; more than were asked for are returned too."""
-        answer = self._ask(messages_for(chunk, styles, language), _QUESTIONS)
-        return read_questions(answer["questions"], styles)
+
+        def read(answer: dict[str, Any]) -> list[Question]:
+            questions = read_questions(answer["questions"], styles)
+            if not questions:
+                raise UnreadableAnswer(f"{self.name}: an answer without a question")
+            return questions
+
+        return self._ask(messages_for(chunk, styles, language), _QUESTIONS, read)
 
     def answering(self, question: str, passages: Sequence[str]) -> set[int]:
         """As `Writer.answering`."""
         text = _render("judge.txt", question=question, passages=passages, mark=_mark(*passages))
-        answer = self._ask([{"role": "user", "content": text}], _PASSAGES)
-        numbers = answer["passages"] if isinstance(answer["passages"], list) else []
-        chosen = {int(str(n)) - 1 for n in numbers if re.fullmatch(r"\d{1,4}", str(n))}
-        return chosen & set(range(len(passages)))
 
-    def _ask(self, messages: list[Message], schema: Mapping[str, Any]) -> dict[str, Any]:
+        def read(answer: dict[str, Any]) -> set[int]:
+            numbers = answer["passages"]
+            if not isinstance(numbers, list):
+                raise UnreadableAnswer(f"{self.name}: an answer without a list of passages")
+            chosen = {int(str(n)) - 1 for n in numbers if re.fullmatch(r"\d{1,4}", str(n))}
+            return chosen & set(range(len(passages)))
+
+        return self._ask([{"role": "user", "content": text}], _PASSAGES, read)
+
+    def _ask(
+        self,
+        messages: list[Message],
+        schema: Mapping[str, Any],
+        read: Callable[[dict[str, Any]], T],
+    ) -> T:
         for attempt in range(_TRIES):
             try:
                 # Without another seed and another word the same model would say the same.
                 again = [{"role": "user", "content": _AGAIN}] if attempt else []
-                return self.chat.complete([*messages, *again], schema, seed=self.seed + attempt)
+                seed = self.seed + attempt
+                return read(self.chat.complete([*messages, *again], schema, seed=seed))
             except UnreadableAnswer as error:
                 unreadable = error
         raise unreadable

@@ -59,6 +59,7 @@ class FakeChat:
     formats: tuple[str, ...] = ("json_schema", "json_object")
     unsupported: tuple[str, ...] = ()  # other fields that it refuses by name
     refuses: Callable[[list[Message]], str] = lambda messages: ""
+    refusal: int = 400
     in_parts: bool = False
     dies_after: int | None = None  # requests after which it closes connections without an answer
     address: str = ""
@@ -113,7 +114,7 @@ class FakeChat:
 
     def _said(self, messages: list[Message]) -> str:
         if reason := self.refuses(messages):
-            raise Refused(400, reason)
+            raise Refused(self.refusal, reason)
         return self.says(messages)
 
 

@@ -374,6 +374,82 @@ def test_a_killed_run_goes_on_and_makes_the_same_set(
     assert files(out) == files(tmp_path / "whole")
 
 
+def test_an_interrupt_does_not_wait_for_the_model(
+    docs: Path, tmp_path: Path, fake: FakeChat
+) -> None:
+    release, reached = threading.Event(), threading.Event()
+
+    def says(messages: list[Message]) -> str:
+        reached.set()
+        release.wait(60)
+        return ask(messages)
+
+    fake.says = says
+    command = [sys.executable, "-m", "embed_ab", "build-set", str(docs)]
+    command += ["--out", str(tmp_path / "out"), "--llm", "openai:writer", "--quiet"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            assert reached.wait(60)
+            process.send_signal(signal.SIGINT)
+            process.wait(20)
+        finally:
+            release.set()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"questions": None},
+        {"questions": []},
+        {"questions": [{"style": "question"}]},
+        {"questions": [{"style": "question", "text": 1}]},
+        {"questions": [{"style": "question", "text": "x", "more": 1}]},
+        {"questions": ["x"]},
+    ],
+)
+def test_a_damaged_record_of_the_journal_is_asked_again(
+    docs: Path, tmp_path: Path, fake: FakeChat, damage: dict[str, Any]
+) -> None:
+    out = tmp_path / "out"
+    run(docs, out)
+    before = files(out)
+    (out / "build.json").unlink()
+    first, *others = rows(out / "journal.jsonl")
+    lines = (json.dumps(row) + "\n" for row in [first | damage, *others])
+    (out / "journal.jsonl").write_text("".join(lines), "utf-8")
+    fake.bodies.clear()
+
+    assert run(docs, out) == 0
+
+    assert len(fake.bodies) == 1
+    assert files(out) == before
+
+
+def test_an_empty_answer_is_unreadable_and_asked_again_by_the_next_run(
+    docs: Path, tmp_path: Path, fake: FakeChat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.says = lambda messages: '{"questions": []}'
+    assert run(docs, tmp_path / "out") == 3
+    assert "8 chunks could not be used" in capsys.readouterr().err
+    assert len(fake.bodies) == 16
+
+    fake.says = ask
+    assert run(docs, tmp_path / "out") == 0
+
+
+def test_a_file_name_that_is_not_utf_8_is_left_out_and_the_set_written(
+    docs: Path, tmp_path: Path, fake: FakeChat
+) -> None:
+    name = os.path.join(os.fsencode(docs), b"caf\xe9.md")
+    with open(name, "wb") as file:
+        file.write(b"# Coffee\n\nCoffee is served from eight to ten in the kitchen upstairs.")
+
+    assert run(docs, tmp_path / "out") == 0
+
+    (left_out,) = record(tmp_path / "out")["skipped"]
+    assert left_out["source"] == "caf?.md"
+
+
 @pytest.mark.parametrize("cut", [1, 40, 200])
 def test_a_torn_journal_costs_one_question(
     docs: Path, tmp_path: Path, fake: FakeChat, cut: int

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -130,6 +133,7 @@ def test_a_server_that_dies_loses_no_judgement(
     compared: Path, server: FakeChat, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Refused for good, as when credit runs out; the rest is judged when the server takes it."""
+    server.refusal = 402
     server.refuses = lambda messages: "" if len(server.bodies) == 1 else "no credit left"
 
     assert label(compared, "openai:writer", "--concurrency", "1") == 3
@@ -151,10 +155,95 @@ def test_an_answer_under_way_when_another_fails_is_kept(compared: Path, server: 
         assert has_failed.wait(30)
         return ""
 
-    server.refuses = refuses
+    server.refuses, server.refusal = refuses, 402
 
     assert label(compared, "openai:writer", "--concurrency", "2") == 3
     assert {row["query-id"]: row["llm_grade"] for row in rows(compared)} == {"q1": "", "q2": "1"}
+
+
+def test_a_document_that_the_server_refuses_is_counted_and_the_others_are_judged(
+    compared: Path, server: FakeChat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.refuses = lambda messages: "content_filter" if len(server.bodies) == 1 else ""
+
+    assert label(compared, "openai:writer", "--concurrency", "1") == 0
+
+    assert sorted(row["llm_grade"] for row in rows(compared)) == ["", "1"]
+    out = capsys.readouterr().out
+    assert "openai:writer judged 1 of 2" in out
+    assert "the server refused 1 of them" in out
+
+
+def test_a_server_that_refuses_every_document_is_an_error(
+    compared: Path, server: FakeChat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.refuses = lambda messages: "content_filter"
+
+    assert label(compared, "openai:writer") == 3
+
+    assert "content_filter" in capsys.readouterr().err
+
+
+def test_what_a_person_writes_while_the_model_judges_is_kept(
+    compared: Path, server: FakeChat
+) -> None:
+    def while_asked(messages: list[dict[str, str]]) -> str:
+        path = compared / "l.tsv"
+        head, *lines = path.read_text("utf-8").splitlines()
+        at = head.split("\t").index("grade")
+        cells = lines[-1].split("\t")
+        cells[at] = "2"
+        mine = [head + "\tnote", *lines[:-1], "\t".join(cells) + "\tsure"]
+        path.write_text("\n".join(mine) + "\n", "utf-8")
+        return says(1)(messages)
+
+    server.says = while_asked
+
+    assert label(compared, "openai:writer", "--max-pairs", "1") == 0
+
+    (row,) = rows(compared)
+    assert (row["grade"], row["llm_grade"], row["note"]) == ("2", "1", "sure")
+
+
+def test_a_file_that_a_person_broke_meanwhile_is_left_and_the_grades_stand_beside(
+    compared: Path, server: FakeChat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def while_asked(messages: list[dict[str, str]]) -> str:
+        (compared / "l.tsv").write_text("half a fi", "utf-8")
+        return says(1)(messages)
+
+    server.says = while_asked
+
+    assert label(compared, "openai:writer") == 2
+
+    assert (compared / "l.tsv").read_text("utf-8") == "half a fi"
+    assert (compared / "l.tsv.llm").read_text("utf-8").count("openai:writer") == 2
+    assert "l.tsv.llm" in capsys.readouterr().err
+
+
+def test_an_interrupt_does_not_wait_for_the_model_and_keeps_what_it_said(
+    compared: Path, server: FakeChat
+) -> None:
+    release, reached = threading.Event(), threading.Event()
+
+    def slow(messages: list[dict[str, str]]) -> str:
+        if len(server.bodies) == 2:
+            reached.set()
+            release.wait(60)
+        return says(1)(messages)
+
+    server.says = slow
+    command = [sys.executable, "-m", "embed_ab", "label", str(compared)]
+    command += [str(compared / "out" / "result.json"), "--runs", str(compared / "runs")]
+    command += ["--out", str(compared / "l.tsv"), "--llm", "openai:writer", "--concurrency", "1"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        try:
+            assert reached.wait(60)
+            run.send_signal(signal.SIGINT)
+            run.wait(20)
+        finally:
+            release.set()
+    assert [row["llm_grade"] for row in rows(compared)] == ["1", ""]
 
 
 def test_a_redacted_result_keeps_texts_out_of_errors(

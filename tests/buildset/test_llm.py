@@ -47,6 +47,8 @@ def environment(fake: FakeChat) -> dict[str, str]:
         '<think>{"items": ["draft"]} no</think>{"items": ["one"]}',
         '{"items": ["draft"]} or better {"items": ["one"]}',
         '["one"]',
+        '{"items": ["one"]}\n\nSee [1] and [2].',
+        '[{"note": 1}] {"items": ["one"]} ["two"]',
         'Sure! ["one"]',
         '{"note": {"items": 3}, "items": ["one"]}',
     ],
@@ -173,3 +175,10 @@ def test_a_long_prompt_gets_room_in_ollama(fake: FakeChat) -> None:
 def test_what_is_no_chat_model_is_an_input_error(spec: str) -> None:
     with pytest.raises(InputError, match="not a chat model"):
         chat(spec, {})
+
+
+@pytest.mark.parametrize("key", ["a\nb", "kéy", "a b", "a\x00b"])
+def test_a_key_of_ollama_that_cannot_be_one_is_an_input_error_without_it(key: str) -> None:
+    with pytest.raises(InputError, match="OLLAMA_API_KEY holds a character") as caught:
+        chat("ollama:writer", {"OLLAMA_API_KEY": key})
+    assert key not in str(caught.value)

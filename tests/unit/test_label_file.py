@@ -149,6 +149,25 @@ def test_judged_rows_are_kept_with_what_a_person_added() -> None:
     ]
 
 
+def test_a_persons_grade_goes_before_a_models_for_the_same_pair() -> None:
+    earlier = [row("q", "d", grade="2"), row("q", "d", llm_grade="0", llm="m")]
+
+    for order in (earlier, earlier[::-1]):
+        assert [cells["grade"] for cells in with_judged([row("q", "d")], order)] == ["2"]
+
+
+def test_two_grades_of_a_person_for_a_pair_both_stay() -> None:
+    earlier = [row("q", "d", grade="2"), row("q", "d", grade="0")]
+
+    assert with_judged([row("q", "d")], earlier) == earlier
+
+
+def test_a_persons_own_column_stays_on_a_row_without_a_grade() -> None:
+    earlier = [row("q", "d", note="ask Ann"), row("q", "d9", note="odd"), row("q", "d8", note="")]
+
+    assert with_judged([row("q", "d")], earlier) == earlier[:2]
+
+
 def test_a_column_of_one_row_is_a_column_of_the_file(tmp_path: Path) -> None:
     rows = [row("q", "d1"), row("q", "d2", note="sure")]
     write(tmp_path / "l.tsv", rows)
