@@ -136,6 +136,9 @@ def compare_evalset(
     with _unquoted(settings.redact):
         with closing(VectorStore.open(folder)) as store:
             for label, spec in specs.items():
+                # A server that is down is said before a model here has worked for an hour.
+                systems.contact(spec, settings.side("B" if label == "B" else "A"), store)
+            for label, spec in specs.items():
                 started = time.perf_counter()
                 retrieved[label] = systems.retrieve(
                     spec,

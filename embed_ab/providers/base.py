@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from embed_ab.errors import ProviderError
+from embed_ab.errors import InputError, ProviderError
 
 Role = Literal["query", "document"]
 Vectors = NDArray[np.float32]
@@ -125,3 +125,18 @@ class Served(Protocol):
     @property
     def truncate(self) -> bool:
         """Whether texts that are too long are shortened, not named."""
+
+
+def refuse_fields(
+    query_params: Mapping[str, Any], document_params: Mapping[str, Any], ours: Mapping[str, str]
+) -> None:
+    """Raise InputError for a parameter that would change what is ours to say in a request.
+
+    ours: the names of such fields, and what to do instead.
+    """
+    for params in (query_params, document_params):
+        for name in params:
+            if name in ours:
+                raise InputError(
+                    f"query-params and doc-params may not hold '{name}'", hint=ours[name]
+                )

@@ -429,3 +429,43 @@ def test_a_comparison_ranks_as_the_vectors_say(
 
     assert code == 0
     assert "overlap of the top 10: Jaccard 1.000, RBO 1.000" in capsys.readouterr().out
+
+
+def test_a_tag_that_moves_while_it_is_used_is_found_out(fake: FakeOllama, embedder: Any) -> None:
+    store = VectorStore.open(None)
+    model = embedder()
+    model.facts()
+    fake.models["all-minilm:latest"] = Model(digest="cd" * 32)
+
+    with pytest.raises(ProviderError, match="has changed while it was used"):
+        cached(model, ["pump"], store)
+    # Nothing of the new model was kept under the old one's digest.
+    assert not store.get(model.fingerprint, "document", "", ["pump"], dimension=256).is_found.any()
+    store.close()
+
+
+@pytest.mark.parametrize("key", ["a b", "schlüssel", "a\nb"])
+def test_a_key_that_cannot_be_one_is_named_and_not_shown(embedder: Any, key: str) -> None:
+    with pytest.raises(InputError, match="OLLAMA_API_KEY holds a character") as caught:
+        embedder(environ={"OLLAMA_API_KEY": key})
+
+    assert key not in str(caught.value)
+
+
+def test_given_options_stand_beside_ours(fake: FakeOllama, embedder: Any) -> None:
+    embedder(document_params={"options": {"num_batch": 64}}).embed(["pump"], "document")
+
+    assert fake.embeds()[0].body["options"] == {"num_ctx": 512, "num_batch": 64}
+
+
+@pytest.mark.parametrize("name", ["model", "truncate", "dimensions"])
+def test_parameters_may_not_change_what_is_ours_to_say(embedder: Any, name: str) -> None:
+    with pytest.raises(InputError, match=f"may not hold '{name}'"):
+        embedder(query_params={name: 1})
+
+
+def test_the_command_that_pulls_is_quoted(embedder: Any) -> None:
+    with pytest.raises(ProviderError) as caught:
+        _ = embedder("x; curl evil").fingerprint
+
+    assert caught.value.hint == "ollama pull 'x; curl evil'"

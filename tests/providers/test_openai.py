@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from fake_openai import DIMENSION, FakeOpenAI, answer, edit, hang_up, status
 
+from embed_ab import commands
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers.base import Served
 from embed_ab.providers.cache import VectorStore
@@ -19,6 +20,7 @@ from embed_ab.providers.embed import CachedVectors, embed_cached, known_facts
 from embed_ab.providers.http import Server
 from embed_ab.providers.mock import MockEmbedder
 from embed_ab.providers.openai import OpenAIEmbedder
+from embed_ab.settings import resolve
 
 MODEL = "text-embedding-3-small"
 
@@ -64,6 +66,8 @@ WORDS = [f"pump number {number} of the long manual" for number in range(300)]
         ("http://h:1/v1/", "http://h:1/v1/embeddings"),
         ("http://h:1/api/v3", "http://h:1/api/v3/embeddings"),
         ("http://h:1/v1/embeddings", "http://h:1/v1/embeddings"),
+        ("http://h:1/embeddings", "http://h:1/embeddings"),
+        ("http://h:1/embeddings/", "http://h:1/embeddings"),
         (
             "https://x.openai.azure.com/openai/deployments/d?api-version=2024-02-01",
             "https://x.openai.azure.com/openai/deployments/d/embeddings?api-version=2024-02-01",
@@ -165,6 +169,10 @@ def whole(handler: Any) -> dict[str, Any]:
     return handler._reply(handler.server_state, body)
 
 
+def counts_endlessly(handler: Any) -> None:
+    handler.reply["usage"] = {"total_tokens": 10**400}
+
+
 def fake_body(handler: Any) -> dict[str, Any]:
     return handler.server_state.bodies[-1]
 
@@ -201,6 +209,21 @@ def test_other_fields_dimensions_paths_and_models_are_other_vectors() -> None:
     assert len({make().fingerprint for make in makers}) == len(makers)
 
 
+def test_parameters_of_the_address_are_other_vectors_but_not_its_keys() -> None:
+    def fingerprint(query: str) -> str:
+        return embedder(f"http://h/v1?{query}").fingerprint
+
+    assert fingerprint("deployment=a&key=k1") == fingerprint("key=k2&deployment=a")
+    assert fingerprint("deployment=a") != fingerprint("deployment=b")
+    assert "k1" not in fingerprint("key=k1")
+
+
+@pytest.mark.parametrize("name", ["model", "encoding_format", "dimensions"])
+def test_parameters_may_not_change_what_is_ours_to_say(name: str) -> None:
+    with pytest.raises(InputError, match=f"may not hold '{name}'"):
+        embedder("http://h", query_params={name: 1})
+
+
 def test_scheme_batch_size_and_concurrency_change_no_vector() -> None:
     one = embedder("http://h/v1/")
     other = embedder("https://h", "sk-test", batch_size=3, concurrency=9, truncate=False)
@@ -220,6 +243,14 @@ def test_a_known_host_is_asked_for_its_field_of_the_request() -> None:
 @pytest.mark.parametrize("knows_base64", [True, False])
 def test_base64_and_floats_are_both_read(store: VectorStore, knows_base64: bool) -> None:
     with FakeOpenAI(knows_base64=knows_base64) as fake:
+        found = embed(embedder(fake.url), store, WORDS)
+
+    assert np.array_equal(found.vectors, expected(WORDS, store))
+
+
+def test_a_run_that_resumes_learns_again_that_base64_is_refused(store: VectorStore) -> None:
+    with FakeOpenAI(knows_base64=False) as fake:
+        embed(embedder(fake.url), store, WORDS[:10])  # the store knows the model from here on
         found = embed(embedder(fake.url), store, WORDS)
 
     assert np.array_equal(found.vectors, expected(WORDS, store))
@@ -273,6 +304,22 @@ def test_an_error_with_status_200_is_said(store: VectorStore) -> None:
         fake.script.append(answer('{"error": {"message": "no such model"}}'))
         with pytest.raises(ProviderError, match="no list of vectors in `data`: no such model"):
             embed(embedder(fake.url), store, ["pump"])
+
+
+def test_a_key_in_an_answer_that_is_an_error_is_masked(store: VectorStore) -> None:
+    with FakeOpenAI() as fake:
+        fake.script.append(answer('{"error": {"message": "bad key sk-test"}}'))
+        with pytest.raises(ProviderError, match="bad key …"):
+            known_facts(embedder(fake.url, "sk-test"), store)
+
+
+def test_a_count_of_tokens_that_no_server_can_mean_is_none() -> None:
+    with FakeOpenAI() as fake:
+        model = embedder(fake.url)
+        fake.script.append(counts_endlessly)
+        model.embed(["pump"], "document")
+
+    assert model.usage.requests[0].n_tokens is None
 
 
 def test_a_nan_that_goes_away_alone_loses_nothing(store: VectorStore) -> None:
@@ -542,6 +589,27 @@ def test_shortened_documents_are_counted_as_truncated(
     assert cut["tokens_lost"] == pytest.approx(750 / (1000 + len(WORDS[0])))
     caution = next(c for c in result["cautions"] if c["code"] == "truncated_documents")
     assert "at the server's limit" in caution["message"]
+
+
+def test_a_server_that_is_down_is_said_before_the_other_model_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FakeOpenAI() as gone:
+        monkeypatch.setenv("OPENAI_BASE_URL", gone.url)
+    settings = resolve(
+        {
+            "eval-path": str(evalset(tmp_path / "set", {"d1": "pump", "d2": "valve"})),
+            "model-a": "mock:char3",
+            "model-b": "openai:m",
+            "cache": False,
+        },
+        config=None,
+    )
+    stages: list[str] = []
+    with pytest.raises(ProviderError, match="no connection"):
+        commands.compare(settings, on_progress=lambda what, done, total: stages.append(what))
+
+    assert stages == []
 
 
 def test_redact_leaves_out_what_the_server_said(
