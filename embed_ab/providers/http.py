@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote
@@ -164,8 +164,7 @@ class Server:
         that the environment names.
     hint: what mends a server that cannot be reached; hints: the same for single statuses.
     total_seconds: for one try, from the name lookup to the last byte.
-    concurrency: how many requests may be on their way at once, those that wait for a new try
-        included; None for any number.
+    concurrency: how many requests may be on their way at once; None for any number.
     """
 
     def __init__(
@@ -183,7 +182,6 @@ class Server:
         connect_seconds: float = CONNECT_SECONDS,
         concurrency: int | None = None,
     ) -> None:
-        self._slots = threading.Semaphore(concurrency) if concurrency else nullcontext()
         self.base_url = httpx.URL(base_url)
         own_host = f"[{self.base_url.host}]" if ":" in self.base_url.host else self.base_url.host
         try:
@@ -213,6 +211,7 @@ class Server:
             total_seconds=total_seconds,
             connect_seconds=connect_seconds,
             clock=clock,
+            slots=threading.Semaphore(concurrency) if concurrency else nullcontext(),
         )
         self._once = once
         self._transport = RetryTransport(
@@ -250,8 +249,7 @@ class Server:
     def _ask(self, method: str, path: str, **more: Any) -> tuple[dict[str, Any], float]:
         request = self._client.build_request(method, self.url(path), **more)
         try:
-            with self._slots:
-                response = self._transport.handle_request(request)
+            response = self._transport.handle_request(request)
         except httpx.RequestError as error:
             raise ProviderError(
                 f"{_place(request)}: {_reason(error)} ({TRIES} tries)",
@@ -331,6 +329,7 @@ class _Once(httpx.BaseTransport):
         total_seconds: float,
         connect_seconds: float,
         clock: Callable[[], float],
+        slots: AbstractContextManager[object],
     ) -> None:
         self._client = client
         self._hint = hint
@@ -339,12 +338,14 @@ class _Once(httpx.BaseTransport):
         self._total_seconds = total_seconds
         self._connect_seconds = connect_seconds
         self._clock = clock
+        self._slots = slots
         self._has_answered = False
         self._n_unanswered = 0
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         try:
-            response = self._in_time(request)
+            with self._slots:  # free again before the answer is parsed
+                response = self._in_time(request)
             if response.is_success:
                 response.extensions["json"] = _object(response)
         except httpx.RequestError as error:

@@ -80,7 +80,7 @@ class OpenAIEmbedder:
         headers(self._url, self.environ)
         refuse_fields(self.query_params, self.document_params, _OURS)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Host, path and parameters without keys, model and fields of the request; no scheme."""
         public = sorted(
@@ -277,7 +277,7 @@ def _vector(value: object, place: str) -> Vectors:
     try:
         if isinstance(value, str):
             content = base64.b64decode(value, validate=True)
-            vector = np.frombuffer(content, dtype="<f4").astype(np.float32)
+            vector = np.frombuffer(content, dtype="<f4").astype(np.float32, copy=False)
         elif isinstance(value, list):
             with np.errstate(over="ignore"):  # infinity is found later, with the text's name
                 vector = np.array(value, dtype=np.float64).astype(np.float32)
