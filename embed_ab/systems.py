@@ -398,6 +398,7 @@ def _given(spec: SystemSpec, evalset: Evalset, present: NDArray[np.intp], depth:
         revision=given.digest,
         dimension=given.documents.shape[1],
         details={"ids in the file that the set lacks": f"{given.n_unknown:,}"},
+        unknown_share=given.unknown_share,
     )
     run = _ranked(spec, present, given.documents, given.queries, depth)
     return Retrieved(system=System(run=run, origin=origin))
