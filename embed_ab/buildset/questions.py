@@ -265,10 +265,6 @@ def _sentences(text: str) -> list[str]:
     lines = [line for line in _FENCED.sub("", text).split("\n") if line.strip()] or [text]
     prose = [line for line in lines if not line.lstrip().startswith("#")] or lines
     plain = "\n".join(_MARKUP.sub(lambda found: found[1] or "", line).strip() for line in prose)
-    found = [piece.strip() for piece in _ENDS.split(_joined_lines(plain))]
+    found = [piece.strip() for piece in _ENDS.split(re.sub(r"\s+", " ", plain))]
     long = [piece for piece in found if sum(map(str.isalnum, piece)) >= 8]
     return [formats.plain(piece[:MAX_QUESTION]).strip() for piece in long or found[:1]]
-
-
-def _joined_lines(text: str) -> str:
-    return re.sub(r"\s+", " ", text)
