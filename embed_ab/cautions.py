@@ -32,6 +32,7 @@ CODES = {
     "missing_prompt": "A model runs without the prompts its family was trained with.",
     "truncated_documents": "A model cut more than 5 % of the documents at its length limit.",
     "batch_mismatch": "A model gives a text another vector in a batch than alone.",
+    "other_chunking": "Most document ids in a file of vectors are not in the set: other chunks?",
     "ceiling": "Both systems reach 0.95 or more: no room is left to differ.",
     "recall_ceiling": "The best possible recall is below 0.95: more relevant documents than k.",
     "tiny_corpus": "k covers more than 20 % of the corpus.",
@@ -111,6 +112,7 @@ def cautions(evidence: Evidence) -> tuple[Caution, ...]:
         _missing_prompt,
         _truncated_documents,
         _batch_mismatch,
+        _other_chunking,
         _ceiling,
         _recall_ceiling,
         _tiny_corpus,
@@ -258,6 +260,19 @@ def _batch_mismatch(e: Evidence) -> Iterator[Caution]:
             )
 
 
+def _other_chunking(e: Evidence) -> Iterator[Caution]:
+    for side, system in e.sides:
+        share = system.origin.unknown_share
+        if share > 0.5:
+            yield Caution(
+                code="other_chunking",
+                message=f"{side} ({system.origin.system}): {share:.0%} of the document ids in the "
+                "file are not in this set. The vectors seem to be made from another chunking, or "
+                "for a larger collection; an id that both have may then mean another text.",
+                advice="Embed the documents of this set, as they are.",
+            )
+
+
 def _ceiling(e: Evidence) -> Iterator[Caution]:
     mean_a, mean_b = e.mean("A", e.primary), e.mean("B", e.primary)
     if min(mean_a, mean_b) >= 0.95:
@@ -391,7 +406,8 @@ def _unjudged_gap(e: Evidence) -> Iterator[Caution]:
         f"judged; some of {worse}'s may be relevant. With unjudged documents taken out of both "
         f"lists, B − A of {e.primary} is {formats.signed(judged_only)} instead of "
         f"{formats.signed(e.difference.difference)}.",
-        advice=f"Judge the documents that {worse} returns and nobody has looked at.",
+        advice=f"Judge what {worse} returns and nobody has looked at: `embed-ab label` lists it, "
+        "what could change the result most first.",
     )
 
 

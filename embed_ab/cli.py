@@ -155,8 +155,8 @@ def _parity_flags(parser: argparse.ArgumentParser) -> None:
         "--min-cosine",
         metavar="X",
         type=_cosine,
-        help="End with 1 when the mean cosine of documents or of queries is lower. By default 0, "
-        "whatever was found.",
+        help="A check: exit code 1 where the mean cosine of documents, or of queries, is below X "
+        "(-1 to 1), or the dimensions differ; else 0. Without it 0, whatever was found.",
     )
     _add_config(parser)
     models = {

@@ -214,6 +214,11 @@ def parity(
 
     def drawn(role: Role, ids: Sequence[str], texts: Sequence[str]) -> core_parity.Texts:
         rows = [row for row, text in enumerate(texts) if not is_blank(text)]
+        if not rows:
+            raise InputError(
+                f"{settings.eval_path}: no {role} has a text",
+                hint="parity compares the vectors of texts, and needs one at least.",
+            )
         few = np.sort(rng.choice(rows, min(sample, len(rows)), replace=False)).tolist()
         return core_parity.Texts(role=role, ids=ids, texts=texts).only(few)
 

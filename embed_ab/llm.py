@@ -9,11 +9,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers import ollama, openai
-from embed_ab.providers.http import RequestRefused, Server
+from embed_ab.providers.http import RequestRefused, Server, shown
 
 Message = Mapping[str, str]
 Schema = Mapping[str, Any]
@@ -38,6 +39,17 @@ class Chat(Protocol):
     @property
     def name(self) -> str:
         """The model as the user wrote it, with its provider."""
+
+    @property
+    def address(self) -> str:
+        """The server, without a key or password."""
+
+    @property
+    def digest(self) -> str:
+        """What the model's name means now; "" where the server does not tell. Asks it once.
+
+        Raises: ProviderError.
+        """
 
     def complete(
         self, messages: Sequence[Message], schema: Schema, *, seed: int = 0
@@ -130,6 +142,19 @@ class OllamaChat:
         """The model with its provider."""
         return f"ollama:{self.model}"
 
+    @property
+    def address(self) -> str:
+        """As `Chat.address`."""
+        return shown(self.server.base_url)
+
+    @cached_property
+    def digest(self) -> str:
+        """As `Chat.digest`."""
+        try:
+            return ollama.listed_digest(self.server, self.model) or ""
+        except RequestRefused:
+            return ""  # a server that only speaks its chat
+
     def complete(
         self, messages: Sequence[Message], schema: Schema, *, seed: int = 0
     ) -> dict[str, Any]:
@@ -159,11 +184,17 @@ class OpenAIChat:
     server: Server = field(repr=False)
     _left_out: set[str] = field(default_factory=set, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    digest: str = field(default="", init=False)  # such servers tell none
 
     @property
     def name(self) -> str:
         """The model with its provider."""
         return f"openai:{self.model}"
+
+    @property
+    def address(self) -> str:
+        """As `Chat.address`."""
+        return shown(self.server.base_url)
 
     def complete(
         self, messages: Sequence[Message], schema: Schema, *, seed: int = 0

@@ -32,7 +32,8 @@ class Origin:
     Prompts are None where they have no meaning (BM25). `missing_prompt` is a sentence about the
     prompts this family of models expects, "" where all is well. `is_pinned` is None where there is
     no revision to pin. `batch_cosine` is how alike a text's vectors are, alone and in a batch; None
-    where that was not tried.
+    where that was not tried. `unknown_share` is how many of the document ids in a file of vectors
+    the set lacks, 0 to 1.
     """
 
     system: str
@@ -47,6 +48,7 @@ class Origin:
     details: dict[str, str] = field(default_factory=dict)
     truncation: Truncation | None = None
     batch_cosine: float | None = None
+    unknown_share: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

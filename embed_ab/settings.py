@@ -362,10 +362,18 @@ class Settings(BaseModel):
         )
 
     def check_sides(self) -> None:
-        """Raise InputError for a prompt or permission that has no meaning for its system."""
-        for label, spec in (("A", self.model_a), ("B", self.model_b)):
-            if spec is not None:
-                self.side(label).refuse_for(spec, label)
+        """Raise InputError for what was said of a system, or of both, and has no meaning there."""
+        specs = {"A": self.model_a, "B": self.model_b}
+        given = {label: spec for label, spec in specs.items() if spec is not None}
+        for label, spec in given.items():
+            self.side(label).refuse_for(spec, label)
+        is_served = any(PROVIDERS[spec.provider].is_served for spec in given.values())
+        if given and not self.truncate and not is_served:
+            raise InputError(
+                f"--no-truncate has no meaning for {' and '.join(map(str, given.values()))}",
+                hint="Leave it out: it is about servers. A model that runs here cuts at its "
+                "max_length, and the report says how much.",
+            )
 
     def changed(self) -> dict[str, Any]:
         """Return the settings that differ from their defaults, without those about output."""

@@ -348,6 +348,9 @@ def retrieve(
     facts = known_facts(embedder, store)
     truncation = _truncation(evalset, present, documents, facts.max_length, min_grade)
     origin = _origin(spec, facts, truncation)
+    if n_cut := _n_cut(queries, facts.max_length):
+        cut = f"{n_cut:,} of {len(evalset.query_ids):,}"
+        origin = replace(origin, details={**origin.details, "queries cut off": cut})
     if isinstance(embedder, OpenAIEmbedder) and embedder.missing_params:
         origin = replace(origin, missing_prompt=embedder.missing_params)
     n_embedded = documents.n_embedded + queries.n_embedded
@@ -408,6 +411,7 @@ def _given(spec: SystemSpec, evalset: Evalset, present: NDArray[np.intp], depth:
         revision=given.digest,
         dimension=given.documents.shape[1],
         details={"ids in the file that the set lacks": f"{given.n_unknown:,}"},
+        unknown_share=given.unknown_share,
     )
     run = _ranked(spec, present, given.documents, given.queries, depth)
     return Retrieved(system=System(run=run, origin=origin))
@@ -482,6 +486,15 @@ def _truncation(
         tokens_lost=float(lost.sum() / max(lengths.sum(), 1)),
         relevant=tuple(evalset.document_ids[document] for document in relevant[:50]),
     )
+
+
+def _n_cut(texts: CachedVectors, limit: int | None) -> int:
+    """How many texts the model did not read to their end, as far as that is known."""
+    if texts.n_kept is not None:
+        return int(np.count_nonzero(texts.n_kept >= 0))
+    if limit is None or texts.n_tokens is None:
+        return 0
+    return int(np.count_nonzero(texts.n_tokens > limit))
 
 
 def subject(

@@ -41,7 +41,7 @@ def ask_questions(
         chunk = chunks[index]
         styles = styles_for(chunk, options.per_chunk, options.seed)
         language = detect(chunk.text) if options.language == "auto" else options.language
-        key = key_of(writer.name, options.seed, styles, language, chunk.title, chunk.text)
+        key = _key(writer, options, styles, language, chunk.title, chunk.text)
 
         def ask() -> dict[str, Any]:
             written = writer.questions(chunk, styles, language)
@@ -69,6 +69,11 @@ def ask_questions(
         index: [Question(**question) for question in record["questions"]]
         for index, record in records.items()
     }
+
+
+def _key(writer: Writer, options: Options, *asked: object) -> str:
+    # The same name on another server, or for another digest, is another model.
+    return key_of(writer.name, writer.server, writer.digest, options.seed, *asked)
 
 
 def _holds_questions(record: dict[str, Any]) -> bool:
@@ -214,7 +219,7 @@ def _judged(
         def ask() -> dict[str, Any]:
             return {"judged": query.id, "chosen": sorted(writer.answering(query.text, passages))}
 
-        return key_of(writer.name, options.seed, "judge", query.text, passages), ask
+        return _key(writer, options, "judge", query.text, passages), ask
 
     def failed(index: int, error: ProviderError) -> None:
         counts.unjudged.append(queries[index].id)

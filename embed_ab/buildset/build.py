@@ -71,6 +71,7 @@ def build(
             raise
     record = {
         **made_by,
+        "model_digest": writer.digest,  # not asked of a server where the set is finished
         **describe(documents, skipped, chunks, asked, queries, counts),
     }
     write(out, chunks, queries, record)
@@ -112,6 +113,7 @@ def _made_by(options: Options, writer: Writer, chunks: Sequence[Chunk]) -> dict[
     return {
         "schema_version": 1,
         "model": writer.name,
+        "server": writer.server,
         "prompt_version": PROMPT_VERSION,
         "seed": given.pop("seed"),
         "options": given,

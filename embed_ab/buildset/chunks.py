@@ -19,7 +19,8 @@ _UNSAFE_IN_ID = re.compile(r"[\s%]")
 class Chunk:
     """A piece of a document; start and end are characters of the file `source`.
 
-    `text` is those characters, but for HTML, where the span also holds the tags between them.
+    `text` is those characters, but for HTML, where the span also holds the tags between them. Of a
+    record in a .jsonl file, `source` is path:line, and they are characters of its `text`.
     """
 
     id: str
@@ -33,8 +34,9 @@ class Chunk:
 def split(documents: Iterable[Document], size: int) -> list[Chunk]:
     """Return the chunks of documents in their order, each at most `size` characters.
 
-    A heading that the splitter left alone is put before the chunk that follows it, which may make
-    that one up to twice as long. Ids are `path#0000`; white space and % in the path are
+    Where that is enough for more than one section, they share a chunk; none begins within a section
+    and ends in the next. A heading left alone is put before the chunk that follows it, which may
+    make that one up to twice as long. Ids are `path#0000`; white space and % in the path are
     percent-encoded.
     """
     return [chunk for document in documents for chunk in _of(document, size)]
@@ -43,12 +45,20 @@ def split(documents: Iterable[Document], size: int) -> list[Chunk]:
 def _of(document: Document, size: int) -> Iterator[Chunk]:
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
-    splitter = MarkdownSplitter if document.kind in ("markdown", "jsonl") else TextSplitter
+    is_markdown = document.kind in ("markdown", "jsonl")
+    splitter = MarkdownSplitter(size) if is_markdown else TextSplitter(size)
     name = _UNSAFE_IN_ID.sub(
         lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), document.source
     )
     number, waiting = 0, -1
-    pieces = splitter(size).chunk_indices(document.text)
+    # MarkdownSplitter knows headings, and those of HTML stand apart by more empty lines.
+    has_titles = document.kind == "text"
+    sections = _sections(document.text, size) if has_titles else [(0, len(document.text))]
+    pieces = [
+        (begin + start, piece)
+        for begin, end in sections
+        for start, piece in splitter.chunk_indices(document.text[begin:end])
+    ]
     for place, (start, piece) in enumerate(pieces):
         begin, end = (waiting if waiting >= 0 else start), start + len(piece)
         # Headings upon headings are a text like any other, and would be looked at again and again.
@@ -67,6 +77,34 @@ def _of(document: Document, size: int) -> Iterator[Chunk]:
             title=document.title,
         )
         number += 1
+
+
+def _sections(text: str, size: int) -> Iterator[tuple[int, int]]:
+    """Yield spans that together are the text: sections, as many at once as `size` holds."""
+    begin = end = 0
+    for start in (*_titles(text), len(text)):
+        if start - begin > size and end > begin:
+            yield begin, end
+            begin = end
+        end = start
+    yield begin, end
+
+
+def _titles(text: str) -> Iterator[int]:
+    """Yield where a title stands that has a line of marks under it, or also above it."""
+    place, starts = 0, []
+    lines = text.splitlines(keepends=True)
+    for line in lines:
+        starts.append(place)
+        place += len(line)
+    for number in range(1, len(lines)):
+        title = number - 1
+        if not _UNDERLINE.fullmatch(lines[number]) or not lines[title].strip():
+            continue
+        first = title - 1 if title and _UNDERLINE.fullmatch(lines[title - 1]) else title
+        is_title = not _UNDERLINE.fullmatch(lines[title])
+        if is_title and (first == 0 or not lines[first - 1].strip()):
+            yield starts[first]
 
 
 def _is_heading_only(text: str) -> bool:

@@ -181,11 +181,10 @@ def _records(source: str, path: Path) -> Iterator[Document]:
         text, title = record.get("text"), record.get("title") or ""
         if not isinstance(text, str) or not isinstance(title, str):
             raise _Unusable(f'line {line} has no "text"')
-        if not (text + title).isprintable() and not (text + title).isascii():
-            try:
-                (text + title).encode()
-            except UnicodeEncodeError:
-                raise _Unusable(f"line {line} holds half of a surrogate pair") from None
+        try:
+            (text + title).encode()
+        except UnicodeEncodeError:
+            raise _Unusable(f"line {line} holds half of a surrogate pair") from None
         n_records += 1
         if text.strip():
             yield Document(source=f"{source}:{line}", text=text, kind="jsonl", title=title.strip())

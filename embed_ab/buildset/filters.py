@@ -119,22 +119,56 @@ def copy_share(question: str, chunk: str) -> float:
 
 
 _POLITE = re.compile(
-    r"^(?:hi|hello|please|can you tell me|could you tell me|i want to know)\b[,!]? *"
+    r"^(?:hi|hello|please|can you tell me|could you tell me|i want to know)\b[,!]? *", re.IGNORECASE
 )
-_HOW_DO_I = re.compile(r"\bhow (?:to|(?:do|does|did|can|could|should|would) (?:i|you|we|one))\b")
-# Exchanged and never left out: "vitamin A" is not "vitamin".
+_HOW_DO_I = re.compile(
+    r"\bhow (?:to|(?:do|does|did|can|could|should|would) (?:i|you|we|one))\b"
+    r"|\bwhat(?: is|'s|’s) the (?:(?:best|right|correct) )?way to\b",
+    re.IGNORECASE,
+)
+# Left out where nothing else can stand; elsewhere exchanged only: "vitamin a" is not "vitamin".
+_SURE_ARTICLE = re.compile(
+    r"(?i:\b(how \w+|what is|what are|does|is|are|can|to|from|in|into|on|of|for|with|without)) "
+    r"(?:a|an|the|my|our|your) (?=\w)"
+)
 _ARTICLE = re.compile(r"\b(?:a|an|the|my|our|your)\b")
+# In small letters, because Teams is a name; with a vowel, because https is not http.
+_PLURAL = re.compile(r"(?<!\S)(?=[a-z]*[aeiouy])([a-z]{2,}[a-rt-z])s(?=[,;:?!.]*(?:\s|$))")
+_NO_PLURAL = frozenset({"does", "this", "news", "windows", "ldaps", "imaps"})
+_KEYWORDS = 3
+"""So many words may stand in any order: two of them cannot be two things done to two others."""
+# What makes the order of keywords matter: function words, what goes from one to another, particles.
+_ORDERING = re.compile(
+    r"(?:a|after|against|and|are|as|at|before|between|but|by|can|do|does|for|from|how|if|in|into|is"
+    r"|less|more|no|not|of|off|on|or|out|over|per|than|then|through|to|under|until|up|versus|via|vs"
+    r"|what|when|where|which|who|whose|why|with|within|without"
+    r"|(?:conver[ts]|migrat|translat|cop[iy]|mov|mv|renam|replac|switch|transfer|map|redirect|proxy"
+    r"|forward|import|export|link|sync|이전|변환|복사|이동|교체|전환|번역|마이그레이션).*"
+    r"|.*(?:[을를은는이가에서로와과고며면도의만]|까지|부터|보다)|.*\d.*)"
+)
 _MARKS = ",;:!?\"'()[]…。、「」『』《》〈〉【】“”‘’"
+_WAY_END = re.compile(
+    r"(?<=방법|方法)[은이을はを]?(?: ?(?:무엇인가요|무엇입니까|뭔가요|뭐예요|뭐야"
+    r"|알려 ?주세요|알려 ?줘|教えてください|教えて|何ですか|是什么))?$"
+)
 
 
-def sameness(question: str) -> str:
-    """Return what two questions share that differ in nothing but form.
+def forms(question: str) -> list[str]:
+    """Return one or two forms of a question; questions that have one in common ask the same.
 
-    Case, spacing, punctuation around words, articles and ways to say "how do I" are form; a number,
-    a name or the order of the words is not, because they decide which chunk answers.
+    Case, spacing, punctuation around words, articles, plurals and ways to say "how do I" make no
+    difference, and a few keywords may stand in any order. A number, a name or a sign does make one,
+    and in a sentence the order: they decide which chunk answers.
     """
-    text = _POLITE.sub("", unicodedata.normalize("NFKC", question).casefold().strip())
-    text = _ARTICLE.sub("a", _HOW_DO_I.sub("how", text.removeprefix("the ")))
+    text = unicodedata.normalize("NFKC", question).strip()
+    text = _PLURAL.sub(lambda found: found[0] if found[0] in _NO_PLURAL else found[1], text)
+    text = _SURE_ARTICLE.sub(r"\1 ", _HOW_DO_I.sub("how", _POLITE.sub("", text)))
+    text = _ARTICLE.sub("a", text.casefold().removeprefix("the "))
     # A dot or a sign inside or before a word may be all that tells 1.2 from 12, or NET from .NET.
-    words = (word.lstrip(_MARKS).rstrip(_MARKS + ".") for word in text.split())
-    return _WIDE_SPACE.sub("", " ".join(word for word in words if word))
+    stripped = (word.lstrip(_MARKS).rstrip(_MARKS + ".") for word in text.split())
+    words = _WAY_END.sub("", " ".join(word for word in stripped if word)).split()
+    words.sort(key=lambda word: word != "어떻게")  # Korean puts its "how" anywhere
+    found = [_WIDE_SPACE.sub("", " ".join(words)) or question]
+    if len(words) <= _KEYWORDS and not any(map(_ORDERING.fullmatch, words)):
+        found.append(" ".join(sorted(words)))
+    return found

@@ -58,12 +58,18 @@ def kept(
 
 def merged(queries: Sequence[Query], counts: Counts) -> list[Query]:
     """Return the queries with those that ask the same made one, which all their chunks answer."""
-    found: dict[str, Query] = {}
+    distinct: list[Query] = []
+    place_of: dict[str, int] = {}
     for query in queries:
-        form = filters.sameness(query.text) or query.text
-        first = found.setdefault(form, query)
-        if first is not query:
-            counts.n_merged += 1
-            documents = tuple(sorted({*first.documents, *query.documents}))
-            found[form] = replace(first, documents=documents)
-    return list(found.values())
+        forms = filters.forms(query.text)
+        place = next((place_of[form] for form in forms if form in place_of), len(distinct))
+        for form in forms:
+            place_of.setdefault(form, place)
+        if place == len(distinct):
+            distinct.append(query)
+            continue
+        counts.n_merged += 1
+        first = distinct[place]
+        documents = tuple(sorted({*first.documents, *query.documents}))
+        distinct[place] = replace(first, documents=documents)
+    return distinct

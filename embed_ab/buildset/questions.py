@@ -49,6 +49,14 @@ class Writer(Protocol):
     def name(self) -> str:
         """The model as the user wrote it."""
 
+    @property
+    def server(self) -> str:
+        """Where the model is, without a key or password; "" for no server."""
+
+    @property
+    def digest(self) -> str:
+        """What the model's name means now, "" where nobody tells. Raises: ProviderError."""
+
     def questions(self, chunk: Chunk, styles: Sequence[str], language: str) -> list[Question]:
         """Return the questions of a chunk, at best one of each style.
 
@@ -67,6 +75,8 @@ class CopyWriter:
     """Needs no model: its questions are the first sentences of the chunk, word for word."""
 
     name: str = "mock"
+    server: str = ""
+    digest: str = ""
 
     def questions(self, chunk: Chunk, styles: Sequence[str], language: str) -> list[Question]:
         """Return as many sentences as styles were asked for, or fewer."""
@@ -89,6 +99,16 @@ class ChatWriter:
     def name(self) -> str:
         """The model with its provider."""
         return self.chat.name
+
+    @property
+    def server(self) -> str:
+        """As `Writer.server`."""
+        return self.chat.address
+
+    @property
+    def digest(self) -> str:
+        """As `Writer.digest`."""
+        return self.chat.digest
 
     def questions(self, chunk: Chunk, styles: Sequence[str], language: str) -> list[Question]:
         """As `Writer.questions`; more than were asked for are returned too."""
@@ -245,10 +265,6 @@ def _sentences(text: str) -> list[str]:
     lines = [line for line in _FENCED.sub("", text).split("\n") if line.strip()] or [text]
     prose = [line for line in lines if not line.lstrip().startswith("#")] or lines
     plain = "\n".join(_MARKUP.sub(lambda found: found[1] or "", line).strip() for line in prose)
-    found = [piece.strip() for piece in _ENDS.split(_joined_lines(plain))]
+    found = [piece.strip() for piece in _ENDS.split(re.sub(r"\s+", " ", plain))]
     long = [piece for piece in found if sum(map(str.isalnum, piece)) >= 8]
     return [formats.plain(piece[:MAX_QUESTION]).strip() for piece in long or found[:1]]
-
-
-def _joined_lines(text: str) -> str:
-    return re.sub(r"\s+", " ", text)

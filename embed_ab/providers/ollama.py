@@ -72,6 +72,19 @@ def server(
     )
 
 
+def listed_digest(server: Server, name: str) -> str | None:
+    """Digest of the model that a name means on a server now; "" where it tells none, None without.
+
+    Raises: ProviderError.
+    """
+    listed = server.get("/api/tags").get("models")
+    for model in listed if isinstance(listed, list) else []:
+        is_model = isinstance(model, dict) and isinstance(model.get("name"), str)
+        if is_model and _full_name(model["name"]) == _full_name(name):
+            return _word(model.get("digest"))
+    return None
+
+
 @dataclass(frozen=True)
 class OllamaEmbedder:
     """A model of an Ollama server, asked when its facts or vectors are first needed.
@@ -180,21 +193,19 @@ class OllamaEmbedder:
 
     def _digest_now(self) -> str:
         """Digest of the model that the name means now."""
-        listed = self._server.get("/api/tags").get("models")
-        for model in listed if isinstance(listed, list) else []:
-            is_model = isinstance(model, dict) and isinstance(model.get("name"), str)
-            if is_model and _full_name(model["name"]) == _full_name(self.name):
-                digest = _word(model.get("digest"))
-                if not digest:
-                    raise ProviderError(
-                        f"{self._place}: the server does not tell the model's digest",
-                        hint="Without it a changed model would go unnoticed: use a real Ollama, "
-                        "or openai: for another server.",
-                    )
-                return digest
-        raise ProviderError(
-            f"{self._place}: the model has not been pulled", hint=f"ollama pull {quote(self.name)}"
-        )
+        digest = listed_digest(self._server, self.name)
+        if digest is None:
+            raise ProviderError(
+                f"{self._place}: the model has not been pulled",
+                hint=f"ollama pull {quote(self.name)}",
+            )
+        if not digest:
+            raise ProviderError(
+                f"{self._place}: the server does not tell the model's digest",
+                hint="Without it a changed model would go unnoticed: use a real Ollama, "
+                "or openai: for another server.",
+            )
+        return digest
 
     @cached_property
     def _version(self) -> str:

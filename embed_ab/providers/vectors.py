@@ -25,10 +25,12 @@ _ARRAYS: dict[Role, tuple[str, str]] = {
 }
 _IDS = ".ids.txt"
 _FORMATS = (
-    "Give a .npz with the arrays document_ids, documents, query_ids and queries; a .parquet with "
-    "the columns id, vector and kind (document or query), or a .npy with such fields; or a folder "
-    "with documents.npy, documents.ids.txt, queries.npy and queries.ids.txt."
+    "Give a .npz with the arrays document_ids, documents, query_ids and queries; a .npy or a "
+    ".parquet with the fields id, kind (document or query) and vector; or a folder with "
+    "documents.npy, documents.ids.txt, queries.npy and queries.ids.txt."
 )
+_FIELDS = ("id", "kind", "vector")
+_OTHER_CHUNKING = "they seem to be made from another chunking of the documents"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +40,14 @@ class GivenVectors:
     documents: float32 (n_documents, dimension), L2-normalised.
     queries: float32 (n_queries, dimension), L2-normalised.
     n_unknown: how many ids of the file were not asked for.
+    unknown_share: the same of its document ids, as a share of them, 0 to 1.
     digest: SHA-256 of the file in hex; for a folder, of the digests of its files.
     """
 
     documents: Vectors
     queries: Vectors
     n_unknown: int
+    unknown_share: float
     digest: str
 
 
@@ -63,7 +67,7 @@ def path_of(name: str) -> Path:
 def read(
     name: str, document_ids: Sequence[str], query_ids: Sequence[str], *, dim: int | None = None
 ) -> GivenVectors:
-    """The vectors of some documents and queries from a .npz, .parquet or .npy, or a folder of .npy.
+    """The vectors of some documents and queries from a .npz, .npy or .parquet, or a folder.
 
     dim: keep only so many leading elements before normalising (Matryoshka).
     Raises: InputError for a file that cannot be read, ids that it lacks, and vectors that cannot be
@@ -88,10 +92,12 @@ def read(
             f"dim={dim} is more than the {documents.shape[1]} dimensions of {path}",
             hint=f"Leave out dim, or give at most {documents.shape[1]}.",
         )
+    n_ids = {role: len(tables[role].ids) for role in wanted}
     return GivenVectors(
         documents=_unit(path, "document", documents[:, :dim], document_ids),
         queries=_unit(path, "query", queries[:, :dim], query_ids),
-        n_unknown=sum(len(tables[role].ids) - len(ids) for role, ids in wanted.items()),
+        n_unknown=sum(n_ids[role] - len(ids) for role, ids in wanted.items()),
+        unknown_share=1 - len(document_ids) / max(n_ids["document"], 1),
         digest=digest,
     )
 
@@ -150,13 +156,19 @@ def _from_npz(path: Path) -> dict[Role, _Table]:
 
 def _from_npy(path: Path) -> dict[Role, _Table]:
     rows = np.load(path, allow_pickle=False, mmap_mode="r")
-    names = rows.dtype.names or ()
-    if rows.ndim != 1 or not {"id", "vector", "kind"} <= set(names):
+    if rows.dtype.names is None or rows.ndim != 1:
         raise InputError(
-            f"{path} has no ids: it holds {rows.dtype} of shape {rows.shape}", hint=_FORMATS
+            f"{path}: holds {rows.dtype} of shape {rows.shape}, without ids",
+            hint="Save one array with the fields id, kind (document or query) and vector; or name "
+            "the folder that also holds the ids.",
         )
-    kinds = rows["kind"].astype(str)
-    _check_kinds(path, set(np.unique(kinds).tolist()))
+    _refuse_missing(path, "fields", _FIELDS, rows.dtype.names)
+    kinds = rows["kind"]
+    if kinds.ndim != 1 or kinds.dtype.kind != "U":
+        raise InputError(
+            f"{path}: kind is {kinds.dtype}", hint="A row's kind is the text document or query."
+        )
+    _refuse_kinds(path, set(map(str, np.unique(kinds))))
     return {
         role: _Table(
             ids=_text_ids(path, "id", rows["id"][kinds == role]),
@@ -166,10 +178,18 @@ def _from_npy(path: Path) -> dict[Role, _Table]:
     }
 
 
-def _check_kinds(path: Path, kinds: set[str]) -> None:
+def _refuse_missing(path: Path, what: str, needed: Sequence[str], found: Sequence[str]) -> None:
+    if missing := [name for name in needed if name not in found]:
+        raise InputError(
+            f"{path} lacks the {what} {', '.join(missing)}; it has {first_ids(found)}",
+            hint=_FORMATS,
+        )
+
+
+def _refuse_kinds(path: Path, kinds: set[str]) -> None:
     if strange := sorted(kinds - set(_ARRAYS)):
         raise InputError(
-            f"{path}: kind holds {first_ids(strange)}", hint="A row's kind is document or query."
+            f"{path}: kind is {first_ids(strange)}", hint="A row's kind is document or query."
         )
 
 
@@ -194,15 +214,9 @@ def _from_parquet(path: Path) -> dict[Role, _Table]:
             f"{path}: Parquet files need the package {error.name}, which is missing",
             hint="Install it with pip install 'pyarrow>=17'.",
         ) from None
-    columns = ["id", "vector", "kind"]
-    names = pq.read_schema(path).names
-    if missing := [column for column in columns if column not in names]:
-        raise InputError(
-            f"{path} lacks the columns {', '.join(missing)}; it has {first_ids(names)}",
-            hint=_FORMATS,
-        )
-    table = pq.read_table(path, columns=columns)
-    _check_kinds(path, {str(kind) for kind in pc.unique(table["kind"]).to_pylist()})
+    _refuse_missing(path, "columns", _FIELDS, pq.read_schema(path).names)
+    table = pq.read_table(path, columns=list(_FIELDS))
+    _refuse_kinds(path, {str(kind) for kind in pc.unique(table["kind"]).to_pylist()})
     return {
         role: _parquet_table(path, role, table.filter(pc.equal(table["kind"], role)))
         for role in _ARRAYS
@@ -256,11 +270,12 @@ def _chosen(path: Path, role: Role, table: _Table, ids: Sequence[str]) -> NDArra
             hint="Keep one vector for each id.",
         )
     if missing := [identifier for identifier in ids if identifier not in row_of]:
+        is_most = role == "document" and 2 * len(missing) > len(ids)
         raise InputError(
             f"{path}: no vector for {len(missing):,} of {len(ids):,} {role} ids: "
-            f"{first_ids(missing)}",
-            hint="Embed every document with a text and every query of the evaluation set. Where "
-            "most are missing, the vectors may be those of another chunking.",
+            f"{first_ids(missing)}{'; ' + _OTHER_CHUNKING if is_most else ''}",
+            hint="Embed every document with a text and every query of the evaluation set, as it "
+            "is; another chunking has other ids.",
         )
     return matrix[[row_of[identifier] for identifier in ids]]
 

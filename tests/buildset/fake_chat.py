@@ -1,4 +1,4 @@
-"""Strict stand-ins for the chat of Ollama (/api/chat) and OpenAI (/v1/chat/completions).
+"""Strict stand-ins for the chat of Ollama (/api/chat, /api/tags) and OpenAI (/v1/chat/completions).
 
 They refuse what a server refuses and what the official clients do not send; `test_fake_chat.py`
 proves them with those clients. What the model says is a function of the messages.
@@ -55,6 +55,7 @@ class FakeChat:
 
     says: Callable[[list[Message]], str]
     model: str = "writer"
+    digest: str = "d1"  # of the model in Ollama's list; without one there is no list
     key: str = ""
     formats: tuple[str, ...] = ("json_schema", "json_object")
     unsupported: tuple[str, ...] = ()  # other fields that it refuses by name
@@ -112,6 +113,18 @@ class FakeChat:
             "eval_count": 9,
         }
 
+    def tags(self) -> dict[str, Any]:
+        if not self.digest:
+            raise Refused(404, "404 page not found")
+        listed = {
+            "name": f"{self.model}:latest",
+            "model": f"{self.model}:latest",
+            "modified_at": "2026-01-02T03:04:05.678901234Z",
+            "size": 1_000_000,
+            "digest": self.digest,
+        }
+        return {"models": [listed]}
+
     def _said(self, messages: list[Message]) -> str:
         if reason := self.refuses(messages):
             raise Refused(self.refusal, reason)
@@ -154,6 +167,14 @@ def running(fake: FakeChat) -> Iterator[FakeChat]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            try:
+                if self.path != "/api/tags":
+                    raise Refused(404, "404 page not found")
+                self._answer(200, fake.tags())
+            except Refused as error:
+                self._answer(error.status, {"error": str(error)})
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -287,11 +287,61 @@ def test_a_finished_set_is_not_made_again(
     assert "finished already" in capsys.readouterr().out
 
 
+def test_the_record_tells_the_server_and_what_the_model_was(
+    docs: Path, tmp_path: Path, fake: FakeChat
+) -> None:
+    run(docs, tmp_path / "out", "--llm", "ollama:writer")
+
+    found = record(tmp_path / "out")
+    assert (found["server"], found["model_digest"]) == (fake.address, "d1")
+
+
+def test_a_tag_that_moved_does_not_go_on_in_the_old_journal(
+    docs: Path, tmp_path: Path, fake: FakeChat
+) -> None:
+    run(docs, tmp_path / "out", "--llm", "ollama:writer")
+    (tmp_path / "out" / "build.json").unlink()
+    fake.bodies.clear()
+    fake.digest = "d2"
+
+    run(docs, tmp_path / "out", "--llm", "ollama:writer")
+
+    assert len(fake.bodies) == 8
+    assert record(tmp_path / "out")["model_digest"] == "d2"
+
+
+def test_another_server_does_not_go_on_in_the_old_journal(
+    docs: Path, tmp_path: Path, fake: FakeChat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(docs, tmp_path / "out")
+    (tmp_path / "out" / "build.json").unlink()
+
+    with running(FakeChat(says=ask)) as other:
+        monkeypatch.setenv("OPENAI_BASE_URL", other.address)
+        run(docs, tmp_path / "out")
+
+    assert len(other.bodies) == 8
+
+
+def test_a_finished_set_of_another_server_is_exit_2_without_asking_it(
+    docs: Path,
+    tmp_path: Path,
+    fake: FakeChat,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run(docs, tmp_path / "out", "--llm", "ollama:writer")
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
+
+    assert run(docs, tmp_path / "out", "--llm", "ollama:writer") == 2
+    assert "made from other server\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "changed"),
     [
         (["--seed", "1"], "seed"),
-        (["--llm", "ollama:writer"], "model"),
+        (["--llm", "ollama:writer"], "model and server"),
         (["--chunk-chars", "700"], "chunk-chars"),
         (["--max-copy", "0.5"], "max-copy"),
     ],

@@ -159,6 +159,44 @@ def test_a_heading_of_restructured_text_stands_with_what_it_heads() -> None:
     assert [c.text.split("\n")[0] for c in chunks_of(text, "a.txt", 140)] == ["Backup", "Restore"]
 
 
+def test_a_chunk_of_restructured_text_ends_before_the_next_heading() -> None:
+    """60 characters would take in the next heading, and do take in short sections."""
+    text = (
+        "======\nManual\n======\n\nShort.\n\nBackup\n------\n\nEvery night. It is kept.\n\n"
+        "Restore\n-------\n\nStop first. Then restore."
+    )
+
+    assert [chunk.text for chunk in chunks_of(text, "a.rst", 60)] == [
+        "======\nManual\n======\n\nShort.",
+        "Backup\n------\n\nEvery night. It is kept.",
+        "Restore\n-------\n\nStop first. Then restore.",
+    ]
+    assert [chunk.text for chunk in chunks_of(text, "a.rst", 80)] == [
+        text[: text.index("Restore")].strip(),
+        "Restore\n-------\n\nStop first. Then restore.",
+    ]
+
+
+def test_a_line_of_marks_within_a_paragraph_is_no_heading() -> None:
+    first, second = "A first sentence, of some length it is.", "One\nname\n----\nrest of it."
+
+    assert [c.text for c in chunks_of(f"{first}\n\n{second}", "a.txt", 60)] == [first, second]
+
+
+def test_the_span_of_a_record_is_that_of_its_text_as_read(tmp_path: Path) -> None:
+    """The file has an escape where the text has a line end; `source` names the line."""
+    (tmp_path / "a.jsonl").write_text(
+        '{"title": "T", "text": "# One\\n\\n' + SENTENCE * 2 + '"}\n', encoding="utf-8"
+    )
+
+    chunks = split(read(tmp_path, without=NOWHERE)[0], 100)
+
+    text = f"# One\n\n{SENTENCE * 2}"
+    assert {chunk.source for chunk in chunks} == {"a.jsonl:1"}
+    assert len(chunks) == 2
+    assert all(text[chunk.start : chunk.end] == chunk.text for chunk in chunks)
+
+
 def test_ids_are_the_path_and_a_number(tmp_path: Path) -> None:
     (tmp_path / "한 글%").mkdir()
     (tmp_path / "한 글%" / "backup.ko.md").write_text(SENTENCE * 5, encoding="utf-8")
@@ -243,7 +281,7 @@ def test_markup_that_never_ends_is_read_in_time(piece: str) -> None:
     assert len(visible_text(piece * 100_000)[0]) <= len(piece) * 100_000
 
 
-@given(st.text(alphabet="ab. \n\r#*`<&>가。😀-|[](!"), st.sampled_from(["a.md", "a.txt"]))
+@given(st.text(alphabet="ab. \n\r#*`<&>가。😀-=|[](!"), st.sampled_from(["a.md", "a.txt"]))
 def test_any_text_is_split_into_its_own_spans(text: str, name: str) -> None:
     chunks = chunks_of(text, name)
 

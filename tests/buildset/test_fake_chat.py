@@ -77,6 +77,12 @@ def test_ollama_hears_the_answer(ollama: Any) -> None:
     assert reply.message.content == "heard hello"
 
 
+def test_ollama_lists_the_model_with_its_digest(ollama: Any) -> None:
+    (listed,) = ollama.list().models
+
+    assert (listed.model, listed.digest) == ("writer:latest", "d1")
+
+
 def test_ollama_learns_that_a_model_is_not_pulled(ollama: Any) -> None:
     with pytest.raises(Exception, match="model 'other' not found") as caught:
         ollama.chat("other", ASKED)

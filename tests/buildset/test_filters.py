@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from embed_ab.buildset.filters import copy_share, is_deictic, sameness, why_not_asked
+from embed_ab.buildset.filters import copy_share, forms, is_deictic, why_not_asked
 
 PROSE = (
     "Backups run every night at two. To restore one, stop the service, run `restore NAME` and "
@@ -158,10 +158,22 @@ def test_a_question_without_words_has_copied_nothing() -> None:
         ("백업 복원 방법", "백업복원 방법"),
         ("ＡＰＩ key rotation", "api key rotation"),
         ("「API」 키 갱신 방법은?", "API 키갱신 방법은"),
+        ("How do I restore a backup?", "how to restore backups"),
+        ("What's the best way to restore a backup?", "How can I restore backups?"),
+        ("What is a webhook?", "what is webhook"),
+        ("Where are invoices, and who sees them?", "where are the invoices and who sees them"),
+        ("expired policies", "Expired policies"),
+        ("backup restore timeout", "timeout, restore backups"),
+        ("access tokens", "token access"),
+        ("백업 복원 시간", "복원 시간 백업"),
+        ("어떻게 백업을 복원하나요?", "백업을 어떻게 복원하나요"),
+        ("백업 복원 방법을 알려주세요", "백업 복원 방법"),
+        ("백업 복원 방법은 무엇인가요?", "백업 복원 방법은?"),
+        ("復元の方法を教えてください。", "復元の方法は？"),
     ],
 )
 def test_questions_that_differ_in_form_only_are_the_same(one: str, other: str) -> None:
-    assert sameness(one) == sameness(other)
+    assert set(forms(one)) & set(forms(other))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +193,33 @@ def test_questions_that_differ_in_form_only_are_the_same(one: str, other: str) -
         ("what is vitamin A", "what is vitamin"),
         ("can recycling", "recycling"),
         (".NET client", "net client"),
+        ("what is the C++ client", "what is the C client"),
+        ("open port 80", "open port 443"),
+        ("port 80 to 443", "port 443 to 80"),
+        ("proxy 80 443", "proxy 443 80"),
+        ("enable the cache", "disable the cache"),
+        ("restore with encryption", "restore without encryption"),
+        ("convert pdf word", "convert word pdf"),
+        ("mysql postgres migration", "postgres mysql migration"),
+        ("stop nginx start apache", "stop apache start nginx"),
+        ("How can Alice share with Bob?", "How can Bob share with Alice?"),
+        ("does A call B", "does B call A"),
+        ("how much vitamin a is in kale", "how much vitamin is in kale"),
+        ("What does vitamin A do?", "What does vitamin do?"),
+        ("set up https", "set up http"),
+        ("restart Windows", "restart window"),
+        ("restart windows", "restart window"),
+        ("open Teams", "open team"),
+        ("rotate logs.txt", "rotate log.txt"),
+        ("latest news", "latest new"),
+        ("who pays", "who is paid"),
+        ("서버에서 로컬로 복사", "로컬에서 서버로 복사"),
+        ("MySQL Postgres 이전", "Postgres MySQL 이전"),
+        ("캐시를 끄고 로그를 켜는 법", "로그를 끄고 캐시를 켜는 법"),
+        ("캐시 활성화 방법", "캐시 비활성화 방법"),
+        ("如何从北京到上海", "如何从上海到北京"),
+        ("サーバーからローカルへ", "ローカルからサーバーへ"),
     ],
 )
 def test_questions_that_differ_in_a_word_or_its_place_are_not(one: str, other: str) -> None:
-    assert sameness(one) != sameness(other)
+    assert not set(forms(one)) & set(forms(other))

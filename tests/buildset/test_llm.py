@@ -142,6 +142,31 @@ def test_a_model_that_is_not_pulled_names_the_command(fake: FakeChat) -> None:
     assert caught.value.hint.startswith("ollama pull other. ")
 
 
+@pytest.mark.parametrize(
+    ("spec", "listed", "digest"),
+    [
+        ("ollama:writer", "d1", "d1"),
+        ("ollama:other", "d1", ""),
+        ("ollama:writer", "", ""),
+        ("openai:writer", "d1", ""),
+    ],
+)
+def test_the_digest_is_the_one_that_ollama_lists(
+    fake: FakeChat, spec: str, listed: str, digest: str
+) -> None:
+    fake.digest = listed
+
+    assert chat(spec, environment(fake)).digest == digest
+
+
+@pytest.mark.parametrize("spec", ["ollama:writer", "openai:writer"])
+def test_the_address_has_no_password_and_no_key(spec: str) -> None:
+    place = "http://me:secret@host.example:81/v1?key=secret"
+    model = chat(spec, {"OLLAMA_HOST": place, "OPENAI_BASE_URL": place})
+
+    assert model.address == "http://host.example:81/v1?key=…"
+
+
 def test_a_server_that_is_down_is_known_at_once() -> None:
     model = chat("ollama:writer", {"OLLAMA_HOST": "127.0.0.1:1"})
 

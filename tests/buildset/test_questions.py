@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from embed_ab.buildset import questions as module
 from embed_ab.buildset.chunks import Chunk
 from embed_ab.buildset.languages import detect, name_of
 from embed_ab.buildset.questions import (
@@ -32,6 +36,7 @@ class Scripted:
     """A chat that gives answers in turn; None stands for one that cannot be read."""
 
     name = "scripted"
+    address = digest = ""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -193,3 +198,16 @@ def test_the_example_in_the_prompt_is_what_is_read() -> None:
     example = json.loads(system["content"].splitlines()[-1])
 
     assert read_questions(example["questions"], ["typo"])[0].style == "question"
+
+
+def test_the_prompt_version_goes_up_with_every_change_of_what_is_asked() -> None:
+    """Answers to an older prompt must not go on in a journal: raise PROMPT_VERSION, then add here.
+
+    The hash is of the templates, the styles, the shapes asked for and the words that ask again.
+    """
+    folder = Path(str(resources.files("embed_ab") / "templates" / "buildset"))
+    templates = [path.read_text("utf-8") for path in sorted(folder.iterdir())]
+    asked = json.dumps([templates, STYLES, module._QUESTIONS, module._PASSAGES, module._AGAIN])
+
+    digest = hashlib.sha256(asked.encode()).hexdigest()[:16]
+    assert {module.PROMPT_VERSION: digest} == {1: "7d377f318ee4d500"}

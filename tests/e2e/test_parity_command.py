@@ -59,6 +59,28 @@ def test_vectors_made_elsewhere_are_compared_by_id(
     assert capsys.readouterr().out.startswith("The same vectors: mean cosine 1.0000 for documents")
 
 
+def test_a_set_whose_documents_are_all_blank_is_exit_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "text": " "}\n', "utf-8")
+    (tmp_path / "queries.jsonl").write_text('{"_id": "q1", "text": "how"}\n', "utf-8")
+    (tmp_path / "qrels.tsv").write_text("q1\td1\t1\n", "utf-8")
+
+    assert main(["parity", str(tmp_path), "-a", "mock:char3", "-b", "mock:word"]) == 2
+    assert f"{tmp_path}: no document has a text" in capsys.readouterr().err
+
+
+def test_a_set_whose_queries_are_all_blank_is_exit_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "text": "so"}\n', "utf-8")
+    (tmp_path / "queries.jsonl").write_text('{"_id": "q1", "text": " "}\n', "utf-8")
+    (tmp_path / "qrels.tsv").write_text("q1\td1\t1\n", "utf-8")
+
+    assert main(["parity", str(tmp_path), "-a", "mock:char3", "-b", "mock:word"]) == 2
+    assert "1 of 1 queries had no text" in capsys.readouterr().err
+
+
 def test_no_text_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     parity("-a", "mock:char3", "-b", "mock:word")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -624,6 +625,58 @@ def test_a_server_that_is_down_is_said_before_the_other_model_works(
         commands.compare(settings, on_progress=lambda what, done, total: stages.append(what))
 
     assert stages == []
+
+
+def test_texts_that_the_server_cut_are_said_wherever_a_result_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A token is a character: of 1,020 characters in all the server reads 296 + 20, of 300 at most."""
+    from embed_ab.cli import main
+
+    folder = evalset(tmp_path / "set", {"d1": "x" * 20, "d2": "y" * 1000})
+    with FakeOpenAI(max_tokens=300) as fake:
+        monkeypatch.setenv("OPENAI_BASE_URL", fake.url)
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        systems = ["-a", "mock:char3", "-b", f"openai:{MODEL}"]
+        main(["compare", str(folder), *systems, "--out", str(tmp_path / "out")])
+
+    said = "cut 1 of 2 documents (50%) at the server's limit; 69% of all characters were never read"
+    assert said in capsys.readouterr().out
+    assert said in (tmp_path / "out" / "comment.md").read_text("utf-8")
+    report = html.unescape((tmp_path / "out" / "report.html").read_text("utf-8"))
+    assert said in report
+    assert "1 of 2 documents (50.0%) at the server's limit; 69.0% of all characters" in report
+
+
+def test_queries_that_the_server_cut_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token is a character: of two queries the one of 500 does not fit into 300."""
+    folder = evalset(tmp_path / "set", {"d1": WORDS[0], "d2": WORDS[1]})
+    queries = f'{{"_id": "q-d1", "text": "{"z" * 500}"}}\n{{"_id": "q-d2", "text": "pump"}}\n'
+    (folder / "queries.jsonl").write_text(queries, "utf-8")
+    with FakeOpenAI(max_tokens=300) as fake:
+        monkeypatch.setenv("OPENAI_BASE_URL", fake.url)
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        _, result = compare(fake.url, folder)
+
+    assert result["systems"][1]["details"]["queries cut off"] == "1 of 2"
+
+
+def test_a_price_is_that_of_the_tokens_that_the_server_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token is a character: 40 + 60 of the documents, 20 + 20 of the queries; 2 a million."""
+    folder = evalset(tmp_path / "set", {"d1": "x" * 40, "d2": "y" * 60})
+    with FakeOpenAI() as fake:
+        monkeypatch.setenv("OPENAI_BASE_URL", fake.url)
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        _, cold = compare(fake.url, folder, "--b-price-per-million-tokens", "2")
+        _, warm = compare(fake.url, folder, "--b-price-per-million-tokens", "2")
+
+    assert cold["measured"]["tokens"] == {"B": 140}
+    assert cold["measured"]["price"] == {"B": pytest.approx(0.00028)}
+    assert (warm["measured"]["tokens"], warm["measured"]["price"]) == ({}, {})
 
 
 def test_redact_leaves_out_what_the_server_said(

@@ -20,6 +20,7 @@ from embed_ab.systems import Retrieved, Side, SystemSpec
 
 DOCUMENTS = ("d1", "d2")
 QUERIES = ("q1",)
+FIELDS = [("id", "U2"), ("kind", "U8")]
 # d1 points along x, d2 along y, q1 between them but nearer to y: 3-4-5.
 GOOD: dict[str, Any] = {
     "document_ids": ["d2", "d1", "other"],
@@ -34,24 +35,27 @@ def write_npz(folder: Path, content: dict[str, Any]) -> Path:
     return folder / "v.npz"
 
 
-def write_npy(folder: Path, content: dict[str, Any]) -> Path:
-    kinds = [("document", "document_ids", "documents"), ("query", "query_ids", "queries")]
-    rows = [
-        (name, kind, vector)
-        for kind, ids, vectors in kinds
-        for name, vector in zip(content[ids], content[vectors], strict=True)
-    ]
-    width = max(len(vector) for _, _, vector in rows)
-    fields = [("id", "U200"), ("kind", "U10"), ("vector", "f8", (width,))]
-    np.save(folder / "v.npy", np.array(rows, dtype=fields))
-    return folder / "v.npy"
-
-
 def write_folder(folder: Path, content: dict[str, Any]) -> Path:
     for ids, name in (("document_ids", "documents"), ("query_ids", "queries")):
         np.save(folder / f"{name}.npy", np.array(content[name]))
         (folder / f"{name}.ids.txt").write_text("\n".join(content[ids]) + "\n", "utf-8")
     return folder
+
+
+def write_npy(folder: Path, content: dict[str, Any]) -> Path:
+    """One array of records, as long as the vectors of both kinds are."""
+    rows = [
+        (identifier, role, vector)
+        for role, ids, name in (
+            ("document", "document_ids", "documents"),
+            ("query", "query_ids", "queries"),
+        )
+        for identifier, vector in zip(content[ids], content[name], strict=True)
+    ]
+    width = len(rows[0][2])
+    dtype = [("id", "U9"), ("kind", "U8"), ("vector", "f8", (width,))]
+    np.save(folder / "v.npy", np.array(rows, dtype=dtype))
+    return folder / "v.npy"
 
 
 def write_parquet(folder: Path, content: dict[str, Any]) -> Path:
@@ -164,6 +168,51 @@ def test_windows_line_ends_and_a_byte_order_mark_are_no_part_of_an_id(tmp_path: 
     assert read(tmp_path).documents.tolist() == [[1, 0], [0, 1]]
 
 
+@pytest.mark.parametrize(
+    ("array", "said"),
+    [
+        (np.zeros((3, 2)), r"holds float64 of shape \(3, 2\), without ids"),
+        (np.zeros(2, [("id", "U2"), ("embedding", "f4", 2)]), "lacks the fields kind, vector; it"),
+        (np.array([("d1", "text", [1])], [*FIELDS, ("vector", "f4", 1)]), "kind is 'text'"),
+        (np.array([("d1", 1, 1)], [("id", "U2"), ("kind", int), ("vector", "f4")]), "kind is int"),
+        (np.array([("d1", "query", 1)], [*FIELDS, ("vector", "f4")]), r"float32 of shape \(0,\)"),
+        (np.array([(None, "query", 1)], [("id", "O"), *FIELDS[1:], ("vector", "f4")]), "objects"),
+    ],
+)
+def test_an_array_that_is_no_list_of_records_is_refused(
+    array: Any, said: str, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "v.npy", array)
+
+    with pytest.raises(InputError, match=said):
+        read(tmp_path / "v.npy")
+
+
+@pytest.mark.parametrize(("n_missing", "is_said"), [(3, True), (2, False)])
+def test_a_file_without_most_documents_seems_made_from_another_chunking(
+    n_missing: int, is_said: bool, tmp_path: Path
+) -> None:
+    """Of four or five documents the file lacks three, or two."""
+    path = write_npz(tmp_path, GOOD)
+    documents = (*DOCUMENTS, "a", "b", "c")[: 2 + n_missing]
+
+    with pytest.raises(InputError, match=f"no vector for {n_missing} of") as caught:
+        vectors.read(str(path), documents, QUERIES)
+
+    assert ("made from another chunking" in str(caught.value)) is is_said
+    assert "another chunking has other ids" in caught.value.hint
+
+
+@pytest.mark.parametrize(("given", "share"), [(DOCUMENTS, 1 / 3), (("d1",), 2 / 3)])
+def test_the_share_of_documents_that_the_set_lacks_is_known(
+    given: tuple[str, ...], share: float, tmp_path: Path
+) -> None:
+    """The file has d1, d2 and other."""
+    found = vectors.read(str(write_npz(tmp_path, GOOD)), given, QUERIES)
+
+    assert found.unknown_share == pytest.approx(share)
+
+
 @pytest.mark.parametrize("name", ["document_ids", "documents"])
 def test_pickled_objects_are_never_loaded(name: str, tmp_path: Path) -> None:
     content = GOOD | {name: np.array([object(), object(), object()], dtype=object)}
@@ -215,7 +264,7 @@ def test_a_parquet_column_that_is_missing_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": ["d1"], "embedding": [[1.0]]}), tmp_path / "v.parquet")
 
     with pytest.raises(
-        InputError, match="lacks the columns vector, kind; it has 'id', 'embedding'"
+        InputError, match="lacks the columns kind, vector; it has 'id', 'embedding'"
     ):
         read(tmp_path / "v.parquet")
 
@@ -286,6 +335,13 @@ def test_the_origin_holds_the_digest_and_no_prompt(tmp_path: Path) -> None:
     assert (origin.is_mock, origin.query_prompt, origin.dimension) == (False, None, 2)
 
 
+def test_the_origin_says_how_much_of_the_file_the_set_lacks(tmp_path: Path) -> None:
+    """The set asks for d1 and d2; the file also has `other`: one of three."""
+    origin = retrieve(write_npy(tmp_path, GOOD)).system.origin
+
+    assert origin.unknown_share == pytest.approx(1 / 3)
+
+
 def test_a_prompt_has_no_meaning_for_vectors() -> None:
     spec = SystemSpec.parse("vectors:v.npz")
 
@@ -299,26 +355,3 @@ def test_queries_of_another_dimension_are_refused(write: Write, tmp_path: Path) 
 
     with pytest.raises(InputError, match="documents have 2 dimensions, those of queries 3"):
         read(path)
-
-
-def test_a_matrix_without_ids_says_what_to_give(tmp_path: Path) -> None:
-    np.save(tmp_path / "v.npy", np.eye(2))
-
-    with pytest.raises(InputError, match="has no ids: it holds float64 of shape") as caught:
-        read(tmp_path / "v.npy")
-
-    assert "a .npy with such fields" in caught.value.hint
-
-
-def test_a_npy_of_objects_is_never_unpickled(tmp_path: Path) -> None:
-    np.save(tmp_path / "v.npy", np.array([{"id": "d1"}], dtype=object), allow_pickle=True)
-
-    with pytest.raises(InputError, match="cannot be read"):
-        read(tmp_path / "v.npy")
-
-
-def test_most_ids_missing_points_to_another_chunking(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no vector for 2 of 2 document ids") as caught:
-        read(write_npz(tmp_path, GOOD | {"document_ids": ["d2#1", "d2#2", "other"]}))
-
-    assert "another chunking" in caught.value.hint

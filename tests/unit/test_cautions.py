@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from embed_ab.cautions import CODES
+from embed_ab.cautions import CODES, Caution
 from embed_ab.comparison import compare_runs
 from embed_ab.evalset import Evalset, from_records
 from embed_ab.origin import Origin, System, Truncation
@@ -59,11 +59,15 @@ def codes(*arguments: Any, **named: Any) -> set[str]:
     return {caution.code for caution in compared(*arguments, **named).cautions}
 
 
-def message(code: str, *arguments: Any, **named: Any) -> str:
+def warned(code: str, *arguments: Any, **named: Any) -> Caution:
     found = [c for c in compared(*arguments, **named).cautions if c.code == code]
     assert len(found) == 1
     assert found[0].advice
-    return found[0].message
+    return found[0]
+
+
+def message(code: str, *arguments: Any, **named: Any) -> str:
+    return warned(code, *arguments, **named).message
 
 
 def test_a_sound_comparison_has_no_caution() -> None:
@@ -186,10 +190,12 @@ def test_unjudged_gap_names_the_loser_and_the_judged_only_difference() -> None:
         second, documents=np.where(second.documents >= 60, second.documents + 20, second.documents)
     )
 
-    text = message("unjudged_gap", A, replace(B, run=fewer), sound_set(qrels=qrels))
+    caution = warned("unjudged_gap", A, replace(B, run=fewer), sound_set(qrels=qrels))
+    text = caution.message
 
     assert "0.0% of A's and 100.0% of B's were never judged; some of B's may be relevant" in text
     assert "B − A of ndcg@10 is −0.025 instead of −0.200" in text
+    assert "`embed-ab label` lists it" in caution.advice
 
 
 def test_no_unjudged_gap_where_only_relevant_documents_were_judged() -> None:
@@ -231,6 +237,13 @@ def test_batch_mismatch() -> None:
 
     assert "B (st:local) gives a text another vector in a batch than alone: cosine 0.9700" in text
     assert "batch_mismatch" not in codes(A, system(38, batch_cosine=0.9995))
+
+
+def test_other_chunking() -> None:
+    text = message("other_chunking", A, system(38, unknown_share=0.51))
+
+    assert "B (st:local): 51% of the document ids in the file are not in this set" in text
+    assert "other_chunking" not in codes(A, system(38, unknown_share=0.5))
 
 
 def test_missing_prompt() -> None:
@@ -319,4 +332,5 @@ def test_an_ignored_caution_is_hidden_and_named() -> None:
 def test_every_code_has_a_test_above() -> None:
     source = Path(__file__).read_text("utf-8")
 
-    assert set(re.findall(r'message\(\s*"(\w+)"', source)) | {"copied_queries"} == set(CODES)
+    tested = set(re.findall(r'(?:message|warned)\(\s*"(\w+)"', source))
+    assert tested | {"copied_queries"} == set(CODES)

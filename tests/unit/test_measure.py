@@ -5,17 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
 from embed_ab import evalset
-from embed_ab.commands import demo_folder
+from embed_ab.commands import _measured, demo_folder
 from embed_ab.errors import ProviderError
 from embed_ab.providers.base import Embedded, ModelFacts, Request, Role, Usage
 from embed_ab.providers.cache import VectorStore
 from embed_ab.providers.embed import embed_cached
 from embed_ab.providers.measure import batch_cosine, cosines, query_seconds
+from embed_ab.result import Wait
 from embed_ab.systems import Side, SystemSpec, retrieve
 
 
@@ -267,3 +269,18 @@ def test_queries_are_timed_only_where_something_was_embedded(store: VectorStore)
 
     assert (cold.n_embedded, len(cold.query_seconds)) == (80, 20)
     assert (warm.n_cached, warm.query_seconds, warm.n_tokens) == (80, (), None)
+
+
+def test_waits_are_percentiles_in_milliseconds(store: VectorStore) -> None:
+    """Of 1 to 5 ms the middle is 3; 95 % of the way from the first to the last is 1 + 0.95 · 4."""
+    demo = evalset.load(demo_folder("en"))
+    found = retrieve(SystemSpec.parse("bm25:auto"), Side(), demo, 11, store, lambda *_: None)
+    timed = replace(
+        found, n_embedded=9, n_cached=2, query_seconds=(0.005, 0.001, 0.004, 0.002, 0.003)
+    )
+    measured = _measured(datetime(2026, 1, 2, tzinfo=UTC), {"A": 1.23456}, {"A": timed, "B": found})
+
+    assert measured["query_ms"] == {"A": Wait(p50=3.0, p95=4.8, n=5)}
+    assert measured["texts_embedded"] == {"A": 9, "B": 0}
+    assert measured["texts_cached"] == {"A": 2, "B": 0}
+    assert measured["seconds"] == {"A": 1.235}

@@ -191,6 +191,20 @@ def test_a_price_has_no_meaning_for_a_system_without_tokens() -> None:
         settings.check_sides()
 
 
+@pytest.mark.parametrize("pair", [("mock:word", "bm25:auto"), ("st:a", "st:b")])
+def test_no_truncate_has_no_meaning_without_a_server(pair: tuple[str, str]) -> None:
+    given = {"model-a": pair[0], "model-b": pair[1], "truncate": False}
+
+    with pytest.raises(InputError, match=f"--no-truncate has no meaning for {' and '.join(pair)}"):
+        resolve(given, config=None).check_sides()
+
+
+@pytest.mark.parametrize("served", ["ollama:x", "openai:x"])
+def test_no_truncate_has_a_meaning_where_one_side_is_served(served: str) -> None:
+    for a, b in ((served, "st:b"), ("bm25:auto", served)):
+        resolve({"model-a": a, "model-b": b, "truncate": False}, config=None).check_sides()
+
+
 def test_prompts_of_the_file_are_for_the_model_of_the_file(tmp_path: Path) -> None:
     config = tmp_path / "c.yml"
     config.write_text(
