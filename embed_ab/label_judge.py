@@ -48,29 +48,39 @@ def judge(
     waiting = deque(place for place, cells in enumerate(rows) if not is_judged(cells))
     n_asked, n_without, n_refused = len(waiting), 0, 0
     failure: BaseException | None = None
+    answers: dict[int, tuple[int, str]] = {}
 
-    def work(place: int) -> tuple[int, str] | None:
+    def work(place: int) -> bool:
         query, document = place_of(rows[place])
-        return _ask(chat, query_of[query], text_of[document], largest_grade)
+        answer = _ask(chat, query_of[query], text_of[document], largest_grade)
+        if answer is not None:
+            answers[place] = answer
+        return answer is not None
 
-    for n_done, (place, outcome) in enumerate(outcomes(work, waiting, concurrency), start=1):
-        if isinstance(outcome, RequestRefused) and outcome.status in _REFUSALS:
-            n_refused += 1
-            if n_refused == n_done and n_refused >= min(_MANY_REFUSALS, n_asked):
-                failure = failure or outcome
-        elif isinstance(outcome, BaseException):
-            failure = failure or outcome
-        elif outcome is None:
-            n_without += 1
-        else:
-            grade, reason = outcome
+    def take() -> None:
+        while answers:
+            place, (grade, reason) = answers.popitem()
             rows[place].update(
                 llm_grade=str(grade), llm=escaped(chat.name), reason=safe_text(reason, _REASON)
             )
-        if failure is not None:
-            waiting.clear()  # what is under way is waited for and kept: somebody paid for it
-        else:
-            on_judged(n_done, n_asked)
+
+    try:
+        for n_done, (_, outcome) in enumerate(outcomes(work, waiting, concurrency), start=1):
+            if isinstance(outcome, RequestRefused) and outcome.status in _REFUSALS:
+                n_refused += 1
+                if n_refused == n_done and n_refused >= min(_MANY_REFUSALS, n_asked):
+                    failure = failure or outcome
+            elif isinstance(outcome, BaseException):
+                failure = failure or outcome
+            else:
+                n_without += not outcome
+            if failure is not None:
+                waiting.clear()  # what is under way is waited for and kept: somebody paid for it
+            else:
+                take()
+                on_judged(n_done, n_asked)
+    finally:
+        take()  # an interrupt may come when an answer is there and not yet looked at
     if failure is not None:
         raise failure
     return Left(n_without=n_without, n_refused=n_refused)
