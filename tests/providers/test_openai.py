@@ -346,11 +346,12 @@ def test_a_server_that_fails_on_a_nan_is_told_which_text_it_was(store: VectorSto
     with FakeOpenAI() as fake:
         model = embedder(fake.url, concurrency=1)
         known_facts(model, store)
-        fake.script.extend([nan, nan, nan])  # of 3, of the first 2, of the first
+        # Of 3, of a plain text, which passes, of the first 2, of the first.
+        fake.script.extend([nan, edit(lambda data: None), nan, nan])
         with pytest.raises(ProviderError, match=r"'d1': .*answered 500"):
             embed(model, store, ["aaa", "bb", "c"])
 
-    assert fake.inputs[1:] == [["aaa", "bb", "c"], ["aaa", "bb"], ["aaa"], ["bb"], ["c"]]
+    assert fake.inputs[2:] == [["What is an embedding?"], ["aaa", "bb"], ["aaa"], ["bb"], ["c"]]
     assert store.info().n_vectors == 2
 
 
@@ -361,10 +362,10 @@ def test_tokens_and_requests_are_counted() -> None:
         model.embed(["pumps"], "query")
 
     assert isinstance(model, Served)
-    assert model.usage.n_texts == 3
     assert model.usage.n_tokens == 13
-    assert [request.role for request in model.usage.requests] == ["document", "query"]
-    assert all(0 < seconds < 60 for seconds in model.usage.request_seconds)
+    requests = model.usage.requests
+    assert [request[:3] for request in requests] == [("document", 2, 8), ("query", 1, 5)]
+    assert all(0 < request.seconds < 60 for request in requests)
 
 
 def test_a_server_that_counts_no_tokens_leaves_them_unknown() -> None:
@@ -419,16 +420,15 @@ def test_requests_are_bounded_by_estimated_tokens_from_the_start(store: VectorSt
     assert sum(map(len, fake.inputs)) == 1 + 64
 
 
-def test_the_one_text_that_is_too_long_is_shortened_by_halves_and_counted(
-    store: VectorStore,
-) -> None:
+def test_the_one_text_that_is_too_long_is_shortened_and_counted(store: VectorStore) -> None:
+    """500 refused, 250 taken, 375, 312 refused, 281 taken, 296 taken, 16 below the shortest."""
     texts = [*WORDS[:9], "y" * 1000]
     with FakeOpenAI(max_tokens=300) as fake:
         found = embed(embedder(fake.url), store, texts)
         again = embed(embedder(fake.url), store, texts)
 
     assert found.n_kept is not None
-    assert found.n_kept.tolist() == [-1] * 9 + [250]
+    assert found.n_kept.tolist() == [-1] * 9 + [296]
     assert again.n_cached == 10
     assert again.n_kept is not None
     assert again.n_kept.tolist() == found.n_kept.tolist()
@@ -460,15 +460,29 @@ def test_without_truncate_a_text_shortened_before_is_not_taken_from_the_cache(
     assert store.info().n_vectors == 1
 
 
+def test_a_text_shortened_because_the_server_was_busy_is_used_but_not_stored(
+    store: VectorStore,
+) -> None:
+    with FakeOpenAI() as fake:
+        model = embedder(fake.url)
+        known_facts(model, store)
+        fake.script.append(status(500, "input is too large to process"))
+        shortened = embed(model, store, ["y" * 1000])
+        again = embed(model, store, ["y" * 1000])
+
+    assert shortened.n_kept is not None
+    assert (again.n_cached, again.n_embedded, again.n_kept) == (0, 1, None)
+
+
 def test_a_text_refused_at_every_length_is_named(store: VectorStore) -> None:
     with FakeOpenAI() as fake:
         model = embedder(fake.url)
         known_facts(model, store)
-        fake.script.extend([status(422, "not this one")] * 6)  # 320, 160, 80, 40, 20 characters
+        fake.script.extend([status(413, "not this one")] * 5)  # 320, 160, 80, 40, 20 characters
         with pytest.raises(ProviderError, match=r"'d1': .*not this one"):
             embed(model, store, ["z" * 320])
 
-    assert min(len(texts[0]) for texts in fake.inputs[1:]) == 20
+    assert [len(texts[0]) for texts in fake.inputs[1:]] == [320, 160, 80, 40, 20]
 
 
 def test_a_request_refused_at_first_contact_is_about_the_request(store: VectorStore) -> None:
@@ -577,7 +591,7 @@ def test_a_server_ranks_as_the_same_model_here(
 def test_shortened_documents_are_counted_as_truncated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of two documents keeps 250 of its 1,000 characters; 750 of 1,037 are lost."""
+    """One of two documents keeps 296 of its 1,000 characters; 704 of 1,037 are lost."""
     folder = evalset(tmp_path / "set", {"d1": WORDS[0], "d2": "y" * 1000})
     with FakeOpenAI(max_tokens=300) as fake:
         monkeypatch.setenv("OPENAI_BASE_URL", fake.url)
@@ -586,7 +600,7 @@ def test_shortened_documents_are_counted_as_truncated(
 
     cut = result["systems"][1]["truncation"]
     assert (cut["max_length"], cut["n_truncated"], cut["relevant"]) == (None, 1, ["d2"])
-    assert cut["tokens_lost"] == pytest.approx(750 / (1000 + len(WORDS[0])))
+    assert cut["tokens_lost"] == pytest.approx(704 / (1000 + len(WORDS[0])))
     caution = next(c for c in result["cautions"] if c["code"] == "truncated_documents")
     assert "at the server's limit" in caution["message"]
 
