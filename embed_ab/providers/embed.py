@@ -138,7 +138,8 @@ def embed_cached(
     elif missing and (counted >= 0).all():
         n_tokens_embedded = int(counted.sum())
 
-    unit = normalised(vectors[:, :dim])
+    # In its own place where nothing is cut off: the vectors are most of a run's memory.
+    unit = normalised(vectors[:, :dim], out=vectors if dim is None else None)
     zeros = np.flatnonzero(~unit.any(axis=1))
     if zeros.size:  # only a cut vector can still be zero here
         raise ProviderError(
