@@ -274,7 +274,12 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
         "best": [pair for pair in detailed if movement(pair[0]) == "win"],
         "rows": largest,
         "slices": rows_of_slices,
-        "telling": [r for r in rows_of_slices if r.part.matters],
+        # A slice that holds every query repeats the whole.
+        "telling": [
+            r
+            for r in rows_of_slices
+            if r.part.matters and r.difference.n_queries < evalset.n_evaluated
+        ],
         "n_small": len(rows_of_slices) - len(large),
         "left_out": left_out,
         "deciding_slice": deciding.slice if deciding else None,
