@@ -23,9 +23,12 @@ def part(value: str, middle: float, **changes: Any) -> Slice:
         "range": None,
         "finding": "no difference shown",
         "is_reversal": False,
-        "differences": (
-            difference("ndcg@10", middle, middle - 0.1, middle + 0.1),
-            difference("hit@10", 0.0, -0.1, 0.1),
+        "differences": tuple(
+            replace(d, losses=1, n_queries=3, n_units=3)  # of the four queries
+            for d in (
+                difference("ndcg@10", middle, middle - 0.1, middle + 0.1),
+                difference("hit@10", 0.0, -0.1, 0.1),
+            )
         ),
     }
     return Slice(**(fields | changes))
@@ -139,11 +142,11 @@ def test_the_terminal_lists_every_slice_in_words() -> None:
 
     start = table.index("slice B - A interval p (Holm) n B is")
     assert table[start + 1 : start + 8] == [
-        "language=ko -0.300 [-0.400, -0.200] <0.001 4 worse",
-        "language=en +0.050 [-0.050, +0.150] <0.001 4 not shown",
-        "language=de +0.200 [+0.100, +0.300] <0.001 4 not shown, reversal",
-        "language=fr +0.900 [+0.800, +1.000] - 4 too few",
-        "query-length=short (3 to 41) 0.000 [-0.100, +0.100] <0.001 4 not shown",
+        "language=ko -0.300 [-0.400, -0.200] <0.001 3 worse",
+        "language=en +0.050 [-0.050, +0.150] <0.001 3 not shown",
+        "language=de +0.200 [+0.100, +0.300] <0.001 3 not shown, reversal",
+        "language=fr +0.900 [+0.800, +1.000] - 3 too few",
+        "query-length=short (3 to 41) 0.000 [-0.100, +0.100] <0.001 3 not shown",
         "slices: ndcg@10, intervals not adjusted for their number",
         "reversal: the interval lies on the other side of 0 than the whole",
     ]
@@ -172,7 +175,7 @@ def test_a_slice_too_small_to_judge_has_no_bar_and_does_not_set_the_scale() -> N
 def test_the_comment_lists_the_slices_that_matter_only() -> None:
     text = comment()
 
-    assert "| `language=ko` | ✗ worse | −0.300 | `├─●─┤··│·······` [−0.400, −0.200] | 4 |" in text
+    assert "| `language=ko` | ✗ worse | −0.300 | `├─●─┤··│·······` [−0.400, −0.200] | 3 |" in text
     assert "| `language=de` | ? no difference shown, against the whole | +0.200 |" in text
     assert "language=en" not in text
     assert "language=fr" not in text
@@ -180,6 +183,14 @@ def test_the_comment_lists_the_slices_that_matter_only() -> None:
         "Slices by `language`, `query-length`: 2 of 5 differ in `ndcg@10` (p below 0.05, adjusted, "
         "or against the whole); 1 with too few queries." in text
     )
+
+
+def test_a_slice_of_all_queries_repeats_the_whole_and_is_not_in_the_comment() -> None:
+    ko = part("ko", -0.3, finding="worse")
+    all_four = tuple(replace(d, losses=2, n_queries=4) for d in ko.differences)
+    text = render.markdown(sample(slices=(by("language", replace(ko, differences=all_four)),)))
+
+    assert "0 of 1 differ" in text
 
 
 def test_a_comment_where_no_slice_matters_says_so_in_a_line() -> None:
