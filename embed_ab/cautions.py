@@ -23,6 +23,9 @@ Values = NDArray[np.float64]
 SAME_VECTOR = 0.999
 """Vectors of one text whose cosine is below this are not the same; half precision is above."""
 
+COPIED = 0.9
+"""A query that takes so large a share of its words from its document is a copy of it."""
+
 CODES = {
     "mock_models": "Mock vectors are for practice and say nothing about a real model.",
     "few_queries": "Fewer than 30 queries (or groups of them) were evaluated.",
@@ -308,18 +311,29 @@ def _tiny_corpus(e: Evidence) -> Iterator[Caution]:
         )
 
 
-def _copied_queries(e: Evidence) -> Iterator[Caution]:
+def copied_shares(evalset: Evalset, gold: NDArray[np.int64]) -> Values:
+    """Return the share of each query's distinct words that stand in its best relevant document.
+
+    gold: (n_queries,) that document, -1 for none.
+    Returns: (n_queries,) from 0 to 1; NaN without such a document or with fewer than three words.
+    """
     documents: dict[int, frozenset[str]] = {}
-    n_copied = n_compared = 0
-    for query, text in enumerate(e.evalset.query_texts):
-        gold = int(e.gold[query])
+    shares = np.full(len(evalset.query_texts), np.nan)
+    for query, text in enumerate(evalset.query_texts):
+        document = int(gold[query])
         words = set(tokenize(text, "auto"))
-        if gold < 0 or len(words) < 3:
+        if document < 0 or len(words) < 3:
             continue
-        if gold not in documents:
-            documents[gold] = frozenset(tokenize(e.evalset.document_texts[gold], "auto"))
-        n_compared += 1
-        n_copied += len(words & documents[gold]) >= 0.9 * len(words)
+        if document not in documents:
+            documents[document] = frozenset(tokenize(evalset.document_texts[document], "auto"))
+        shares[query] = len(words & documents[document]) / len(words)
+    return shares
+
+
+def _copied_queries(e: Evidence) -> Iterator[Caution]:
+    shares = copied_shares(e.evalset, e.gold)
+    n_compared = int(np.count_nonzero(~np.isnan(shares)))
+    n_copied = int(np.count_nonzero(shares >= COPIED))
     if n_compared and n_copied > 0.2 * n_compared:
         yield Caution(
             code="copied_queries",

@@ -50,6 +50,9 @@ _METAVARS = {
     "model-b": "SYSTEM",
     "metrics": "LIST",
     "cluster-by": "FIELD",
+    "slice": "FIELD",
+    "gate": "GATE",
+    "ignore": "CODE",
     "resamples": "N",
     "seed": "N",
     "concurrency": "N",
@@ -324,7 +327,7 @@ _FLAGS = {
 
 def _add_settings(parser: argparse.ArgumentParser, keys: set[str] | None) -> None:
     """Add a flag for each setting, or for those named; nothing is set that was not given."""
-    from embed_ab.settings import Settings, extra, flags_of, key_of
+    from embed_ab.settings import LISTS, Settings, extra, flags_of, key_of
 
     groups: dict[str, Any] = {}
     for name, field in Settings.model_fields.items():
@@ -341,8 +344,8 @@ def _add_settings(parser: argparse.ArgumentParser, keys: set[str] | None) -> Non
         options: dict[str, Any] = {"dest": key, "default": None, "help": _help(field)}
         if field.annotation is bool:
             options["action"] = argparse.BooleanOptionalAction
-        elif key in ("gate", "ignore"):
-            options |= {"action": "append", "metavar": "GATE" if key == "gate" else "CODE"}
+        elif key in LISTS:
+            options |= {"action": "append", "metavar": _METAVARS[key]}
         elif choices := [v for v in _literals(field.annotation) if v is not None]:
             options["choices"] = choices
         else:
@@ -362,14 +365,14 @@ def _literals(annotation: Any) -> list[Any]:
 
 
 def _settings(arguments: dict[str, Any]) -> Settings:
-    from embed_ab.settings import CONFIG_NAME, key_of, resolve
+    from embed_ab.settings import CONFIG_NAME, LISTS, key_of, resolve
     from embed_ab.settings import Settings as fields
 
     named = arguments.get("config")
     config = Path(named) if named else Path(CONFIG_NAME)
     known = {key_of(name) for name in fields.model_fields}
     flags: dict[str, Any] = {key: value for key, value in arguments.items() if key in known}
-    for key in ("gate", "ignore"):
+    for key in LISTS:
         if flags.get(key):
             flags[key] = "\n".join(flags[key])
     reads_file = "config" in arguments and (named or config.is_file())

@@ -43,7 +43,7 @@ from embed_ab.providers.base import Role
 from embed_ab.providers.cache import StoreInfo, VectorStore, cache_folder, clear_store
 from embed_ab.records import is_blank
 from embed_ab.result import Comparison, Measured, Wait, redacted
-from embed_ab.settings import Settings, flags_of, key_of
+from embed_ab.settings import LISTS, Settings, flags_of
 from embed_ab.systems import PROVIDERS, OnProgress, SystemSpec
 
 Clock = Callable[[], datetime]
@@ -240,7 +240,7 @@ def parity(
 def judge_again(path: Path, settings: Settings) -> tuple[Comparison, int]:
     """Judge the values of a result file by the gates of `settings`; return it and the exit code.
 
-    Raises: InputError for a metric that the file has no values of.
+    Raises: InputError for a metric that the file has no values of, or a slice that it lacks.
     """
     old = result_json.load(path)
     recorded = _recorded_settings(old, path)
@@ -271,7 +271,19 @@ def judge_again(path: Path, settings: Settings) -> tuple[Comparison, int]:
 
     clusters = [row.cluster for row in old.queries]
     grouped = None if None in clusters else np.array(clusters, dtype=np.int64)
-    comparison = core.judged_again(old, values("a"), values("b"), grouped, options)
+    masks = {
+        name: np.array([row.slices.get(name.field) == name.value for row in old.queries])
+        for name in (gate.slice for gate in options.gates)
+        if name is not None
+    }
+    for name, mask in masks.items():
+        if not mask.any():
+            raise InputError(
+                f"{path} holds no slice {name}",
+                hint=f"Compare again with --slice {name.field}; a redacted result has its slices "
+                "under the names that the report shows.",
+            )
+    comparison = core.judged_again(old, values("a"), values("b"), grouped, masks, options)
     return replace(comparison, settings=merged.changed()), exit_code(
         comparison.outcome, merged.on_inconclusive
     )
@@ -499,7 +511,7 @@ def command_line(settings: Settings) -> str:
         flag = flags_of(key)[0]
         if value is True:
             words.append(flag)
-        elif key in (key_of("gate"), key_of("ignore")):
+        elif key in LISTS:
             for item in value:
                 words += [flag, item]
         else:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from embed_ab import cautions, gate, metrics, overlap, paired, resampling
+from embed_ab import cautions, gate, metrics, overlap, paired, resampling, slices
 from embed_ab.cautions import Evidence
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
-from embed_ab.gate import Gate, GateVerdict
+from embed_ab.gate import Gate, GateVerdict, SliceName
 from embed_ab.metrics import Gain, Metric
 from embed_ab.origin import System
 from embed_ab.paired import PairedDifference
@@ -37,10 +37,16 @@ TEXT_LENGTH = 300
 MAX_HITS = 20
 """Documents of each list that a detailed query shows."""
 MAX_RELEVANT = 10
+SLICED = (
+    "the difference of every slice as that of the whole; p-values Holm-adjusted over all slices of "
+    "{} queries or more; against the whole: the interval lies on the other side of 0"
+)
 MIN_DEPTH = 100
 """Runs are at least so deep: what TREC tools expect, and what condensed lists need."""
 
 Values = NDArray[np.float64]
+Masks = Mapping[SliceName, NDArray[np.bool_]]
+"""(n_queries,) for each slice that a gate names: which queries are in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +62,7 @@ class Options:
     resamples: int
     seed: int
     cluster_by: str
+    slice_by: tuple[str, ...]
     min_queries: int
     worst_queries: int
     ignore: frozenset[str]
@@ -86,7 +93,8 @@ def compare_runs(
 ) -> Comparison:
     """Compare B with A query by query.
 
-    Raises: InputError when no query has a relevant document or the clusters are of no use.
+    Raises: InputError when no query has a relevant document, the clusters are of no use, or there
+        is no such slice.
     """
     from embed_ab import __version__
 
@@ -106,12 +114,24 @@ def compare_runs(
     values = {label: _values(system.run, evalset, options) for label, system in systems.items()}
     gold = gold_documents(evalset, options.min_grade)
     clusters = clusters_by(options.cluster_by, evalset, gold)
-    verdicts, differences = verdict_of(values["A"], values["B"], clusters, options)
+    gated = [g.slice for g in options.gates if g.slice]
+    parts = slices.partitions(
+        options.slice_by, gated, evalset, a, b, gold=gold, n_relevant=n_relevant
+    )
+    of_field = {part.field: part for part in parts}
+    masks = {name: of_field[name.field].mask(name.value) for name in gated}
+    verdicts, differences = verdict_of(values["A"], values["B"], clusters, masks, options)
     of_metric = {difference.metric: difference for difference in differences}
     conclusion = gate.conclude(
         of_metric[str(options.primary)], verdicts, min_queries=options.min_queries
     )
     primary = Metric.parse(conclusion.metric)
+    sliced = slices.sliced(
+        parts,
+        _differences(values["A"], values["B"], clusters, options, gate.LEVEL),
+        of_metric[conclusion.metric],
+        min_queries=options.min_queries,
+    )
     found = cautions.cautions(
         Evidence(
             evalset=evalset,
@@ -148,6 +168,7 @@ def compare_runs(
             for label, s in systems.items()
         ),
         differences=differences,
+        slices=sliced,
         gates=verdicts,
         cautions=tuple(c for c in found if c.code not in options.ignore),
         ignored=tuple(sorted({c.code for c in found} & options.ignore)),
@@ -158,6 +179,7 @@ def compare_runs(
                 text=evalset.query_texts[query],
                 n_relevant=int(n_relevant[query]),
                 cluster=None if clusters is None else int(clusters[query]),
+                slices=slices.values_of(parts, query),
                 a=_row(values["A"], query),
                 b=_row(values["B"], query),
                 bm25=_row(values["BM25"], query) if bm25 else None,
@@ -172,7 +194,7 @@ def compare_runs(
                 values["B"][primary] - values["A"][primary], options.worst_queries
             )
         ),
-        conventions=_conventions(options),
+        conventions=_conventions(options, is_sliced=bool(sliced)),
     )
 
 
@@ -189,29 +211,48 @@ def verdict_of(
     values_a: Mapping[Metric, Values],
     values_b: Mapping[Metric, Values],
     clusters: NDArray[np.int64] | None,
+    masks: Masks,
     options: Options,
 ) -> tuple[tuple[GateVerdict, ...], tuple[PairedDifference, ...]]:
     """Return the gates' verdicts and the paired differences of all metrics, from the same draws."""
+    everything = np.ones(len(next(iter(values_a.values()))), dtype=np.bool_)
+    shown = _differences(values_a, values_b, clusters, options, gate.LEVEL)(everything)
+    level = gate.gate_level(len(options.gates))
+    at_level = _differences(values_a, values_b, clusters, options, level)
+    of_part: dict[SliceName | None, tuple[PairedDifference, ...]] = {}
+    if level == gate.LEVEL:
+        of_part[None] = shown
 
-    def differences(level: float) -> tuple[PairedDifference, ...]:
+    def judge(one: Gate) -> GateVerdict:
+        if one.slice not in of_part:
+            of_part[one.slice] = at_level(masks[one.slice] if one.slice else everything)
+        difference = next(d for d in of_part[one.slice] if d.metric == str(one.metric))
+        return gate.judge(one, difference, min_queries=options.min_queries)
+
+    return tuple(map(judge, options.gates)), shown
+
+
+def _differences(
+    values_a: Mapping[Metric, Values],
+    values_b: Mapping[Metric, Values],
+    clusters: NDArray[np.int64] | None,
+    options: Options,
+    level: float,
+) -> Callable[[NDArray[np.bool_]], tuple[PairedDifference, ...]]:
+    """Return what compares A and B on the queries of a mask, (n_queries,), metric by metric."""
+
+    def of(mask: NDArray[np.bool_]) -> tuple[PairedDifference, ...]:
         return paired.paired_differences(
-            values_a,
-            values_b,
+            {metric: values[mask] for metric, values in values_a.items()},
+            {metric: values[mask] for metric, values in values_b.items()},
             seed=options.seed,
             resamples=options.resamples,
             method=options.interval,
             level=level,
-            clusters=clusters,
+            clusters=None if clusters is None else clusters[mask],
         )
 
-    shown = differences(gate.LEVEL)
-    level = gate.gate_level(len(options.gates))
-    at_level = {d.metric: d for d in (shown if level == gate.LEVEL else differences(level))}
-    verdicts = tuple(
-        gate.judge(g, at_level[str(g.metric)], min_queries=options.min_queries)
-        for g in options.gates
-    )
-    return verdicts, shown
+    return of
 
 
 def judged_again(
@@ -219,17 +260,20 @@ def judged_again(
     values_a: Mapping[Metric, Values],
     values_b: Mapping[Metric, Values],
     clusters: NDArray[np.int64] | None,
+    masks: Masks,
     options: Options,
 ) -> Comparison:
     """Return `old` with the verdicts of the gates in `options` on its own values."""
-    verdicts, differences = verdict_of(values_a, values_b, clusters, options)
+    verdicts, differences = verdict_of(values_a, values_b, clusters, masks, options)
     conclusion = gate.conclude(differences[0], verdicts, min_queries=options.min_queries)
+    whole = next(d for d in old.differences if d.metric == conclusion.metric)
     return replace(
         old,
         outcome=conclusion.outcome,
         finding=conclusion.finding,
         verdict=conclusion.sentence,
         primary=conclusion.metric,
+        slices=slices.judged(old.slices, whole, min_queries=options.min_queries),
         gates=verdicts,
     )
 
@@ -383,7 +427,7 @@ def _detail(evalset: Evalset, query: int, a: Run, b: Run, options: Options) -> Q
     )
 
 
-def _conventions(options: Options) -> dict[str, str]:
+def _conventions(options: Options, *, is_sliced: bool) -> dict[str, str]:
     gain = "2^grade − 1" if options.gain == "exponential" else "the grade itself"
     kinds = {"expanded": "expanded percentiles", "percentile": "percentiles", "bca": "BCa"}
     by = {"none": "queries", "gold": "groups of queries with the same best relevant document"}
@@ -399,4 +443,4 @@ def _conventions(options: Options) -> dict[str, str]:
         f"{by.get(options.cluster_by, f'groups of queries with the same {options.cluster_by}')}, "
         f"seed {options.seed}",
         "p-value": "two-sided sign-flip randomisation test, Holm-adjusted over the metrics shown",
-    }
+    } | ({"slices": SLICED.format(options.min_queries)} if is_sliced else {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 from typing import Any
@@ -29,6 +30,33 @@ def signed(value: float | None) -> str:
 def interval(low: float, high: float) -> str:
     """Return the two ends of an interval of differences."""
     return f"[{signed(low)}, {signed(high)}]"
+
+
+BAR, ASCII_BAR = "·├─┤●│", ".[-]o|"
+"""What an interval is drawn with: nothing, its low end, itself, its high end, the difference, 0."""
+
+
+def bar(
+    low: float, value: float, high: float, limit: float, *, width: int = 15, marks: str = BAR
+) -> str:
+    """Return an interval of differences drawn from -limit to limit, with 0 in the middle.
+
+    width: odd. What is not 0 is never drawn at 0, so that no interval reaches it only by rounding;
+    what lies beyond the limits is drawn at them.
+    """
+    empty, left, line, right, point, zero = tuple(marks)
+    half = width // 2
+
+    def place(x: float) -> int:
+        steps = min(math.floor(abs(x) / limit * half + 0.5), half) if limit > 0 else 0
+        return half + int(math.copysign(max(steps, 1 if x else 0), x))
+
+    start, end = place(low), place(high)
+    cells = [empty] * start + [line] * (end - start + 1) + [empty] * (width - end - 1)
+    cells[end], cells[start] = right, left
+    cells[half] = zero
+    cells[place(value)] = point
+    return "".join(cells)
 
 
 def percent(share: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,18 +29,53 @@ _OUTCOMES: dict[GateFinding, Outcome] = {
 }
 
 
+MAX_VALUE = 80
+"""Characters of a slice's name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SliceName:
+    """The queries whose `field` has this value; `str()` is `language=ko`."""
+
+    field: str
+    value: str
+
+    @classmethod
+    def of(cls, field: str, value: str) -> SliceName:
+        """Return the name for any text as value, on one line and at most 80 characters long.
+
+        The end of a longer one is a digest, so that two values keep two names.
+        """
+        name = formats.plain(value).strip()
+        if len(name) > MAX_VALUE:
+            digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+            name = f"{name[: MAX_VALUE - 9]}…{digest}"
+        return cls(field=field, value=name)
+
+    def __str__(self) -> str:
+        return f"{self.field}={self.value}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """A metric and how much of it may be lost: `ndcg@10:0.02`."""
+    """A metric, how much of it may be lost, and where: `ndcg@10:0.02`, `hit@5[language=ko]:0.1`."""
 
     metric: Metric
     margin: float
+    slice: SliceName | None = None
+    """None where the gate is about all queries."""
 
     @classmethod
     def parse(cls, text: str, *, default_k: int) -> Gate:
-        """Return the gate written as METRIC@K:MARGIN. Raises: InputError."""
-        metric, colon, margin_text = text.rpartition(":")
-        hint = "Write METRIC@K:MARGIN with a margin from 0 to 1, for example ndcg@10:0.02."
+        """Return the gate written as METRIC@K:MARGIN or METRIC@K[FIELD=VALUE]:MARGIN.
+
+        Raises: InputError.
+        """
+        what, colon, margin_text = text.rpartition(":")
+        hint = (
+            "Write METRIC@K:MARGIN with a margin from 0 to 1, for example ndcg@10:0.02, or "
+            "ndcg@10[language=ko]:0.03 for a part of the queries."
+        )
         if not colon:
             raise InputError(f"gate '{text}' has no margin", hint=hint)
         try:
@@ -51,10 +87,26 @@ class Gate:
                 f"gate '{text}': the margin '{margin_text.strip()}' is not a number from 0 to 1",
                 hint=hint,
             )
-        return cls(metric=Metric.parse(metric.strip(), default_k=default_k), margin=abs(margin))
+        metric, bracket, rest = what.strip().partition("[")
+        where = None
+        if bracket:
+            field, equals, value = rest.removesuffix("]").partition("=")
+            if not (rest.endswith("]") and equals and field.strip() and value.strip()):
+                raise InputError(f"gate '{text}': '[{rest}' is no [FIELD=VALUE]", hint=hint)
+            where = SliceName.of(field.strip(), value)
+        return cls(
+            metric=Metric.parse(metric.strip(), default_k=default_k),
+            margin=abs(margin),
+            slice=where,
+        )
+
+    @property
+    def on(self) -> str:
+        """The metric, and the slice where there is one: `ndcg@10[language=ko]`."""
+        return _on(str(self.metric), self.slice)
 
     def __str__(self) -> str:
-        return f"{self.metric}:{self.margin:g}"
+        return f"{self.on}:{self.margin:g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +119,8 @@ class GateVerdict:
 
     gate: str
     metric: str
+    slice: SliceName | None = None
+    """None where the gate is about all queries."""
     margin: float
     outcome: Outcome
     finding: GateFinding
@@ -80,6 +134,11 @@ class GateVerdict:
     level: float
     n_queries: int
     queries_needed: int | None
+
+    @property
+    def on(self) -> str:
+        """The metric, and the slice where there is one: `ndcg@10[language=ko]`."""
+        return _on(self.metric, self.slice)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +161,10 @@ def gate_level(n_gates: int) -> float:
 
 
 def judge(gate: Gate, difference: PairedDifference, *, min_queries: int) -> GateVerdict:
-    """Judge B − A, whose interval has the gate's level, against the gate's margin."""
+    """Judge B − A, whose interval has the gate's level, against the gate's margin.
+
+    difference: over the queries of the gate's slice, or all.
+    """
     margin, n = gate.margin, difference.n_units
     units = "queries" if n == difference.n_queries else "groups of queries"
     needed = queries_needed(difference.sd, margin, difference.level)
@@ -144,13 +206,14 @@ def judge(gate: Gate, difference: PairedDifference, *, min_queries: int) -> Gate
     outcome = _OUTCOMES[finding]
     limit = f"-{margin:g}" if margin else "0"
     reason = (
-        f"gate {gate.metric}: B-A = {formats.signed(difference.difference)} "
+        f"gate {gate.on}: B-A = {formats.signed(difference.difference)} "
         f"({_level(difference.level)} interval {formats.interval(difference.low, difference.high)})"
         f", fails when worse than {limit} with the whole interval below 0 -> {outcome.upper()}"
     )
     return GateVerdict(
         gate=str(gate),
         metric=str(gate.metric),
+        slice=gate.slice,
         margin=margin,
         outcome=outcome,
         finding=finding,
@@ -165,36 +228,42 @@ def judge(gate: Gate, difference: PairedDifference, *, min_queries: int) -> Gate
     )
 
 
+def decisive(verdicts: Sequence[GateVerdict]) -> GateVerdict | None:
+    """Return the verdict that decides the outcome; of equal ones the first on all queries."""
+    order: tuple[Outcome, ...] = ("fail", "inconclusive", "pass")
+    return min(verdicts, key=lambda v: (order.index(v.outcome), v.slice is not None), default=None)
+
+
 def conclude(
     primary: PairedDifference, verdicts: Sequence[GateVerdict], *, min_queries: int
 ) -> Conclusion:
     """Return fail if any gate fails, else inconclusive if any is, else pass; in plain words.
 
-    Without a gate the primary metric's interval decides between better, worse and neither.
+    Without a gate the primary metric's interval decides between better, worse and neither. A gate
+    on a slice that decides is named as such.
     """
-    outcomes = {verdict.outcome for verdict in verdicts}
-    outcome: Outcome = "pass"
-    if "fail" in outcomes:
-        outcome = "fail"
-    elif "inconclusive" in outcomes:
-        outcome = "inconclusive"
-    deciding = next((verdict for verdict in verdicts if verdict.outcome == outcome), None)
+    deciding = decisive(verdicts)
+    outcome = deciding.outcome if deciding else "pass"
     shown = deciding or primary
+    part = deciding.slice if deciding else None
+    where = f" where {part}" if part else ""
+    n_of_part = deciding.n_queries if deciding else 0
+    count = f"{n_of_part} {'query' if n_of_part == 1 else 'queries'}" if part else _count(primary)
     numbers = (
         f"{shown.metric} B − A = {formats.signed(shown.difference)}, {_level(shown.level)} "
-        f"interval {formats.interval(shown.low, shown.high)}, {_count(primary)}"
+        f"interval {formats.interval(shown.low, shown.high)}, {count}"
     )
     finding: Finding
     if deciding is not None:
         finding = "better" if deciding.low > 0 and outcome == "pass" else deciding.finding
         says = {
-            "better": f"B is better than A: {numbers}.",
-            "worse": "B is worse than A, and the loss measured exceeds the margin of "
+            "better": f"B is better than A{where}: {numbers}.",
+            "worse": f"B is worse than A{where}, and the loss measured exceeds the margin of "
             f"{deciding.margin:g}: {numbers}.",
-            "not worse than the margin": "B is not worse than A by more than the margin of "
+            "not worse than the margin": f"B is not worse than A{where} by more than the margin of "
             f"{deciding.margin:g}: {numbers}.",
-            "inconclusive": "Inconclusive: this set cannot tell whether B is worse than A by more "
-            f"than {deciding.margin:g}: {numbers}; {deciding.why}.",
+            "inconclusive": f"Inconclusive: this set cannot tell whether B is worse than A{where} "
+            f"by more than {deciding.margin:g}: {numbers}; {deciding.why}.",
         }[finding]
     elif primary.n_units < min_queries:
         finding = "no difference shown"
@@ -228,6 +297,10 @@ def _units(difference: PairedDifference) -> str:
     if difference.n_units == difference.n_queries:
         return "1 query is" if one else f"{difference.n_units} queries are"
     return "1 group of queries is" if one else f"{difference.n_units} groups of queries are"
+
+
+def _on(metric: str, part: SliceName | None) -> str:
+    return f"{metric}[{part}]" if part else metric
 
 
 def _level(level: float) -> str:

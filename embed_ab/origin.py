@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from embed_ab.runs import Run
 
 
@@ -53,7 +56,11 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """One side of a comparison, or its baseline."""
+    """One side of a comparison, or its baseline.
+
+    is_cut: (n_documents,) documents whose end the system never saw; None where that is not known.
+    """
 
     run: Run
     origin: Origin
+    is_cut: NDArray[np.bool_] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -16,18 +16,20 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from embed_ab import formats
-from embed_ab.gate import Finding
+from embed_ab.gate import Finding, SliceName, decisive
 from embed_ab.paired import TOLERANCE, PairedDifference
 from embed_ab.result import Comparison, Hit, QueryRow, Wait
+from embed_ab.slices import Slice, Sliced, SliceFinding
 
 MOCK_NOTICE = "mock vectors: for practice, says nothing about a real model"
 REDACTED_NOTICE = "texts are left out"
-SYMBOLS: dict[Finding, Markup] = {
+SYMBOLS: dict[Finding | SliceFinding, Markup] = {
     "better": Markup("✓"),
     "not worse than the margin": Markup("✓"),
     "worse": Markup("✗"),
     "no difference shown": Markup("?"),
     "inconclusive": Markup("?"),
+    "too few queries": Markup("–"),
 }
 MAX_ROWS = 1_000
 """Rows of the page's table of all queries; the JSON holds the rest."""
@@ -91,6 +93,64 @@ def cost_table(comparison: Comparison) -> CostTable | None:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class SliceRow:
+    """A slice as every surface lists it; `name` holds text of the user."""
+
+    name: SliceName
+    part: Slice
+    difference: PairedDifference
+    """In the primary metric."""
+
+    @property
+    def label(self) -> str:
+        """The name, with the numbers that a third reaches from and to."""
+        if self.part.range is None:
+            return str(self.name)
+        return f"{self.name} ({self.part.range[0]:.10g} to {self.part.range[1]:.10g})"
+
+    @property
+    def is_small(self) -> bool:
+        """Whether there are too few queries for a finding."""
+        return self.part.finding == "too few queries"
+
+    @property
+    def finding(self) -> str:
+        """What B is here, and whether that goes against the whole, in words."""
+        return self.part.finding + (", against the whole" if self.part.is_reversal else "")
+
+
+def slice_rows(comparison: Comparison) -> list[SliceRow]:
+    """Return every slice, field by field."""
+    return [
+        SliceRow(
+            name=SliceName(field=sliced.field, value=part.value),
+            part=part,
+            difference=part.of(comparison.primary),
+        )
+        for sliced in comparison.slices
+        for part in sliced.slices
+    ]
+
+
+def left_out(sliced: Sliced) -> str:
+    """Return which evaluated queries are in none of the slices shown, "" where all are."""
+    facts = []
+    if sliced.n_slices_left_out:
+        facts.append(
+            f"{sliced.n_slices_left_out:,} smaller slices, {sliced.n_queries_left_out:,} queries "
+            "in all, are left out"
+        )
+    if sliced.n_queries_without:
+        facts.append(f"queries without a value: {sliced.n_queries_without:,}")
+    return "; ".join(facts)
+
+
+def scale_of(differences: Iterable[PairedDifference]) -> float:
+    """Return how far from 0 the farthest end of an interval lies."""
+    return max((max(abs(d.low), abs(d.high)) for d in differences), default=0.0)
+
+
 def html(comparison: Comparison) -> str:
     """Return the report: one page that needs no other file, no script and no network."""
     style = (resources.files("embed_ab") / "templates" / "report.css").read_text("utf-8")
@@ -129,6 +189,7 @@ def markdown(
     context = context_of(comparison)
     lengths = {
         "worst": len(context["worst"]),
+        "slices": len(context["telling"]),
         "ignored": len(comparison.ignored),
         "cautions": len(comparison.cautions),
         "gates": len(comparison.gates),
@@ -161,6 +222,7 @@ _NUMBERS: dict[str, Callable[..., str]] = {
     "p_value": formats.p_value,
     "count": formats.count,
     "interval": lambda d: formats.interval(d.low, d.high),
+    "bar": lambda d, limit: formats.bar(d.low, d.difference, d.high, limit),
 }
 
 
@@ -188,7 +250,7 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
 
     def finding(d: PairedDifference) -> Finding:
         for gate in comparison.gates:
-            if gate.metric == d.metric:
+            if gate.metric == d.metric and gate.slice is None:
                 return gate.finding
         if d.low > 0:
             return "better"
@@ -198,6 +260,10 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
     largest = sorted(comparison.queries, key=lambda row: -abs(difference(row) or 0))[:MAX_ROWS]
     largest.sort(key=lambda row: (difference(row) is None, difference(row) or 0, row.query))
     evalset = comparison.evalset
+    rows_of_slices = slice_rows(comparison)
+    large = [r.difference for r in rows_of_slices if not r.is_small]
+    whole = [d for d in comparison.differences if d.metric == comparison.primary]
+    deciding = decisive(comparison.gates)
     return {
         "comparison": comparison,
         "metrics": tuple(
@@ -207,6 +273,19 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
         "worst": [pair for pair in detailed if movement(pair[0]) == "loss"],
         "best": [pair for pair in detailed if movement(pair[0]) == "win"],
         "rows": largest,
+        "slices": rows_of_slices,
+        # A slice that holds every query repeats the whole.
+        "telling": [
+            r
+            for r in rows_of_slices
+            if r.part.matters and r.difference.n_queries < evalset.n_evaluated
+        ],
+        "n_small": len(rows_of_slices) - len(large),
+        "left_out": left_out,
+        "deciding_slice": deciding.slice if deciding else None,
+        "widest": max(len(d.metric) for d in comparison.differences),
+        "scale": scale_of(comparison.differences),
+        "scale_of_slices": scale_of([*whole, *large]),
         "is_mock": any(system.is_mock for system in comparison.systems),
         "mock_notice": MOCK_NOTICE,
         "redacted_notice": REDACTED_NOTICE,
@@ -248,6 +327,7 @@ def _environment(escape_text: Callable[[str], str]) -> Environment:
         "shorten": formats.shorten,
         "visible_spaces": formats.visible_spaces,
         "setting": formats.setting,
+        "padded": lambda text, width: Markup(text).ljust(width),
     }
     return environment
 

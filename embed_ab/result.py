@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from typing_extensions import TypedDict  # pydantic takes typing's only from Python 3.12 on
 
 from embed_ab.cautions import Caution
-from embed_ab.gate import Finding, GateVerdict, Outcome
+from embed_ab.gate import Finding, GateVerdict, Outcome, SliceName
 from embed_ab.origin import Truncation
 from embed_ab.paired import PairedDifference
+from embed_ab.slices import Sliced, hidden, renamed
 
 SCHEMA_VERSION = 1
 
@@ -57,6 +59,13 @@ class QueryRow:
     bm25: dict[str, Number] | None
     jaccard: float
     rbo: float
+    slices: dict[str, str] = field(default_factory=dict)
+    """By field, the slice of the comparison that the query is in."""
+
+    @property
+    def slice_names(self) -> tuple[SliceName, ...]:
+        """The slices that the query is in."""
+        return tuple(SliceName(field=f, value=value) for f, value in self.slices.items())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +179,7 @@ class Comparison:
     evalset: EvalsetRecord
     systems: tuple[SystemRecord, ...]
     differences: tuple[PairedDifference, ...]
+    slices: tuple[Sliced, ...] = ()
     gates: tuple[GateVerdict, ...]
     cautions: tuple[Caution, ...]
     ignored: tuple[str, ...]
@@ -199,16 +209,37 @@ class Comparison:
         return render.notebook(self)
 
 
+def with_names(comparison: Comparison, names: Mapping[SliceName, SliceName]) -> Comparison:
+    """Return the comparison with other names for some slices, wherever they are data."""
+
+    def shown(row: QueryRow) -> QueryRow:
+        new = [names.get(name, name) for name in row.slice_names]
+        return replace(row, slices={name.field: name.value for name in new})
+
+    return replace(
+        comparison,
+        slices=renamed(comparison.slices, names),
+        queries=tuple(map(shown, comparison.queries)),
+        gates=tuple(
+            replace(gate, slice=names.get(gate.slice, gate.slice) if gate.slice else None)
+            for gate in comparison.gates
+        ),
+    )
+
+
 def redacted(comparison: Comparison) -> Comparison:
     """Return the comparison with ids and numbers only, as `--redact` would have made it.
 
-    The texts of queries and documents become "", settings and command say so. Prompts stay: they
-    are settings. Nothing else in a comparison quotes a text.
+    The texts of queries and documents become "", settings and command say so. Slices by a field of
+    the queries become "slice 1" and so on. Prompts stay, and the values that gates name: they are
+    settings. Nothing else in a comparison quotes a text.
     """
     settings, command = comparison.settings, comparison.command
     if not comparison.is_redacted:
         settings = settings | {"redact": True}
         command = f"{command} --redact" if command else ""
+    named = [gate.slice for gate in comparison.gates if gate.slice]
+    comparison = with_names(comparison, hidden(comparison.slices, named))
     return replace(
         comparison,
         queries=tuple(replace(row, text="") for row in comparison.queries),

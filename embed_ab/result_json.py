@@ -16,9 +16,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from embed_ab.errors import InputError
 from embed_ab.formats import shorten
+from embed_ab.gate import MAX_VALUE, SliceName
 from embed_ab.metrics import Metric
 from embed_ab.paired import PairedDifference
 from embed_ab.result import SCHEMA_VERSION, Comparison, redacted
+from embed_ab.slices import MAX_FIELD_NAME, MAX_FIELDS, MAX_SLICES
 
 _HINT = "Give the result.json that `embed-ab compare` wrote."
 _MAX_DIGITS = 100  # of a number with a point; no float needs more than 24 characters
@@ -120,6 +122,8 @@ def _fault(comparison: Comparison) -> str:
     for gate in comparison.gates:
         if not (0 <= gate.margin < 1 and _is_interval(gate.low, gate.high, gate.level)):
             return f"the gate on {gate.metric} has a number that is none of a gate"
+    if fault := _fault_of_slices(comparison):
+        return fault
     for system in comparison.systems:
         if not all(mean is None or _is_share(mean) for mean in system.means.values()):
             return f"{system.label} has a mean outside 0 to 1"
@@ -151,6 +155,36 @@ def _fault(comparison: Comparison) -> str:
                 return f"query {query!r} has a value outside 0 to 1"
         if row.cluster is not None and not 0 <= row.cluster < len(comparison.queries):
             return f"query {query!r} has cluster {row.cluster}"
+    return ""
+
+
+def _fault_of_slices(comparison: Comparison) -> str:
+    metrics = [difference.metric for difference in comparison.differences]
+    fields = [sliced.field for sliced in comparison.slices]
+    if len(fields) > MAX_FIELDS or len(set(fields)) < len(fields):
+        return "there are slices by too many fields, or twice by one"
+    names = set()
+    for sliced in comparison.slices:
+        values = [part.value for part in sliced.slices]
+        place = f"slices by {shorten(sliced.field, 100)!r}: "
+        if len(values) > MAX_SLICES + len(comparison.gates) or len(set(values)) < len(values):
+            return f"{place}there are too many, or one twice"
+        if len(sliced.field) > MAX_FIELD_NAME or any(len(value) > MAX_VALUE for value in values):
+            return f"{place}a name is too long"
+        if min(sliced.n_slices_left_out, sliced.n_queries_left_out, sliced.n_queries_without) < 0:
+            return f"{place}a count is below 0"
+        for part in sliced.slices:
+            if [difference.metric for difference in part.differences] != metrics:
+                return f"{place}the metrics are not those of all queries"
+            for difference in part.differences:
+                if fault := _fault_of_difference(difference):
+                    return f"{place}metric {difference.metric!r}: {fault}"
+        names |= {SliceName(field=sliced.field, value=value) for value in values}
+    if not {gate.slice for gate in comparison.gates} - {None} <= names:
+        return "a gate names a slice that is not among the slices"
+    for row in comparison.queries:
+        if not names.issuperset(row.slice_names):
+            return f"query {shorten(row.query, 100)!r} is in a slice that is not among the slices"
     return ""
 
 

@@ -11,7 +11,7 @@ import json
 import re
 import reprlib
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,15 +28,19 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from embed_ab import formats
 from embed_ab.cautions import CODES
 from embed_ab.comparison import Options
 from embed_ab.errors import InputError
 from embed_ab.gate import Gate
 from embed_ab.metrics import Metric
 from embed_ab.providers.http import is_secret_name
+from embed_ab.slices import MAX_FIELD_NAME, MAX_FIELDS
 from embed_ab.systems import PROVIDERS, Side, SystemSpec
 
 CONFIG_NAME = ".embed-ab.yml"
+LISTS = ("slice", "gate", "ignore")
+"""Keys of lists whose flag is given once for each item."""
 MAX_CONFIG_BYTES = 1_000_000
 
 
@@ -46,7 +50,10 @@ def _split(value: Any) -> Any:
         return value
     if value.strip() and not value.strip(", \t\r\n"):
         raise ValueError("Input should name at least one")  # a gate must not vanish unseen
-    return [part.strip() for part in re.split(r"[,\n]+", value) if part.strip()]
+    # Not at the commas of a gate on ndcg@10[topic=bread, butter]; what has more than that in its
+    # brackets is given as a list.
+    parts = re.findall(r"(?:\[[^\]\n]{0,300}\]|[^,\n])+", value)
+    return [part.strip() for part in parts if part.strip()]
 
 
 def _spec(value: Any) -> Any:
@@ -267,10 +274,17 @@ class Settings(BaseModel):
         min_length=1,
     )
 
+    slice: Names = _setting(
+        (),
+        "Compare parts of the queries, too: by a field of queries.jsonl, or by query-length, "
+        "n-relevant, copied-share or gold-truncated. Repeatable.",
+        group="Statistics",
+    )
+
     gate: Names = _setting(
         (),
         "METRIC@K:MARGIN, such as ndcg@10:0.02: fail when B is worse by more than the margin and "
-        "the whole interval is below 0. Repeatable.",
+        "the whole interval is below 0; ndcg@10[language=ko]:0.03 for one slice. Repeatable.",
         group="Gate",
     )
     on_inconclusive: Literal["pass", "fail"] = _setting(
@@ -321,11 +335,13 @@ class Settings(BaseModel):
                     hint=f"Codes: {', '.join(CODES)}.",
                 )
         gates = tuple(Gate.parse(text, default_k=self.k) for text in self.gate)
-        doubled = [
-            str(g.metric) for i, g in enumerate(gates) if g.metric in [x.metric for x in gates[:i]]
-        ]
+        doubled = [g.on for i, g in enumerate(gates) if g.on in [x.on for x in gates[:i]]]
         if doubled:
-            raise InputError(f"two gates on {doubled[0]}", hint="Give one margin for each metric.")
+            raise InputError(
+                f"two gates on {doubled[0]}",
+                hint="Give one margin for each metric, or slice of it.",
+            )
+        _check_fields(dict.fromkeys([*self.slice, *(g.slice.field for g in gates if g.slice)]))
         return Options(
             k=self.k,
             metrics=tuple(
@@ -338,6 +354,7 @@ class Settings(BaseModel):
             resamples=self.resamples,
             seed=self.seed,
             cluster_by=self.cluster_by,
+            slice_by=self.slice,
             min_queries=self.min_queries,
             worst_queries=self.worst_queries,
             ignore=frozenset(self.ignore),
@@ -381,6 +398,20 @@ class Settings(BaseModel):
         return self.model_dump(
             mode="json", by_alias=True, exclude_defaults=True, exclude=output | {"cache", "offline"}
         )
+
+
+def _check_fields(fields: Collection[str]) -> None:
+    """Raise InputError for more slices than are compared, or one by what is no name of a field."""
+    hint = "Name a field of queries.jsonl, such as --slice language."
+    if len(fields) > MAX_FIELDS:
+        raise InputError(f"slices by {len(fields)} fields; at most {MAX_FIELDS}", hint=hint)
+    for field in fields:
+        if len(field) > MAX_FIELD_NAME or formats.plain(field) != field:
+            raise InputError(
+                f"--slice {reprlib.repr(field)}: a name is one line of at most {MAX_FIELD_NAME} "
+                "characters",
+                hint=hint,
+            )
 
 
 def extra(field: Any) -> Mapping[str, Any]:
@@ -545,7 +576,7 @@ def file_schema() -> dict[str, Any]:
         for key, value in schema["properties"].items()
         if key in allowed
     }
-    for key in ("metrics", "gate", "ignore"):
+    for key in ("metrics", *LISTS):
         listed = {
             n: schema["properties"][key].pop(n)
             for n in ("type", "items", "minItems")

@@ -315,7 +315,8 @@ def retrieve(
             is_candidate=~evalset.is_empty,
             name=str(spec),
         )
-        return Retrieved(system=System(run=run, origin=Origin(system=str(spec))))
+        nothing = np.zeros(len(evalset.document_ids), dtype=np.bool_)
+        return Retrieved(system=System(run=run, origin=Origin(system=str(spec)), is_cut=nothing))
 
     embedder = provider.embedder(spec, side)
     before = _probe(embedder, store) if provider.is_model else None
@@ -346,7 +347,9 @@ def retrieve(
     )
     run = _ranked(spec, present, documents.vectors, queries.vectors, depth)
     facts = known_facts(embedder, store)
-    truncation = _truncation(evalset, present, documents, facts.max_length, min_grade)
+    truncation, is_cut = _truncation(evalset, present, documents, facts.max_length, min_grade)
+    if not provider.is_model:
+        is_cut = np.zeros(len(evalset.document_ids), dtype=np.bool_)
     origin = _origin(spec, facts, truncation)
     if n_cut := _n_cut(queries, facts.max_length):
         cut = f"{n_cut:,} of {len(evalset.query_ids):,}"
@@ -358,7 +361,7 @@ def retrieve(
     n_tokens = sum(n for n in tokens if n is not None) if tokens and None not in tokens else None
     price = side.price_per_million_tokens
     return Retrieved(
-        system=System(run=run, origin=origin),
+        system=System(run=run, origin=origin, is_cut=is_cut),
         n_embedded=n_embedded,
         n_cached=documents.n_cached + queries.n_cached,
         n_tokens=n_tokens,
@@ -464,7 +467,8 @@ def _truncation(
     documents: CachedVectors,
     limit: int | None,
     min_grade: int,
-) -> Truncation | None:
+) -> tuple[Truncation | None, NDArray[np.bool_] | None]:
+    """Return how much was cut, and (n_documents,) which documents; None for what is not known."""
     if documents.n_kept is not None:
         # The server's limit is not known, nor the tokens of a text: characters tell the share.
         limit = None
@@ -474,11 +478,13 @@ def _truncation(
         lengths = documents.n_tokens
         lost = np.maximum(lengths - limit, 0)
     else:
-        return None
+        return None, None
     cut = present[lost > 0]
+    is_cut = np.zeros(len(evalset.document_ids), dtype=np.bool_)
+    is_cut[cut] = True
     qrels = evalset.qrels
     relevant = np.intersect1d(cut, qrels.documents[qrels.grades >= min_grade])
-    return Truncation(
+    truncation = Truncation(
         max_length=limit,
         n_documents=present.size,
         n_truncated=cut.size,
@@ -486,6 +492,7 @@ def _truncation(
         tokens_lost=float(lost.sum() / max(lengths.sum(), 1)),
         relevant=tuple(evalset.document_ids[document] for document in relevant[:50]),
     )
+    return truncation, is_cut
 
 
 def _n_cut(texts: CachedVectors, limit: int | None) -> int:

@@ -6,6 +6,8 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from rich.console import Console
@@ -15,13 +17,17 @@ from rich.text import Text
 from embed_ab import formats
 from embed_ab.check import Check, Lengths
 from embed_ab.outputs import Places
+from embed_ab.paired import PairedDifference
 from embed_ab.parity import Parity
 from embed_ab.providers.cache import StoreInfo
-from embed_ab.render import MOCK_NOTICE, REDACTED_NOTICE, context_of
+from embed_ab.render import MOCK_NOTICE, REDACTED_NOTICE, SliceRow, context_of
 from embed_ab.result import Comparison, SystemRecord
+from embed_ab.slices import SliceFinding
 from embed_ab.systems import OnProgress
 
 SECONDS_BETWEEN_LINES = 10
+WIDE = 100
+"""Columns from which on a terminal gets its intervals drawn, too."""
 
 _STYLES = {
     "better": "green",
@@ -31,6 +37,12 @@ _STYLES = {
     "fail": "red",
     "no difference shown": "yellow",
     "inconclusive": "yellow",
+}
+_SHORT: dict[SliceFinding, str] = {
+    "better": "better",
+    "worse": "worse",
+    "no difference shown": "not shown",
+    "too few queries": "too few",
 }
 
 
@@ -69,9 +81,10 @@ def comparison(compared: Comparison, console: Console, *, quiet: bool = False) -
         ],
     )
     _line(console)
+    draw = _bars(console)
     _table(
         console,
-        ["difference", "B - A", "interval", "p (Holm)", "W/L/T", "n", "detects"],
+        ["difference", "B - A", "interval", "p (Holm)", "W/L/T", "n", "detects", *draw.heading],
         [
             [
                 d.metric,
@@ -81,10 +94,13 @@ def comparison(compared: Comparison, console: Console, *, quiet: bool = False) -
                 f"{d.wins}/{d.losses}/{d.ties}",
                 str(d.n_queries),
                 formats.number(d.detectable),
+                *draw(d, context["scale"]),
             ]
             for d in compared.differences
         ],
     )
+    if compared.slices:
+        _slices(compared, context, console)
     if (cost := context["cost"]) is not None:
         _line(console)
         _table(console, cost.headings, cost.rows)
@@ -105,6 +121,35 @@ def comparison(compared: Comparison, console: Console, *, quiet: bool = False) -
         )
     if compared.ignored:
         _line(console, f"ignored warnings: {', '.join(compared.ignored)}")
+
+
+def _slices(compared: Comparison, context: Mapping[str, Any], console: Console) -> None:
+    draw = _bars(console)
+    rows: list[SliceRow] = context["slices"]
+    _line(console)
+    _table(
+        console,
+        ["slice", "B - A", "interval", "p (Holm)", "n", "B is", *draw.heading],
+        [
+            [
+                formats.shorten(row.label, 50),
+                formats.signed(row.difference.difference),
+                formats.interval(row.difference.low, row.difference.high),
+                formats.DASH if row.is_small else formats.p_value(row.difference.p_holm),
+                str(row.difference.n_queries),
+                _SHORT[row.part.finding] + (", reversal" if row.part.is_reversal else ""),
+                *draw(None if row.is_small else row.difference, context["scale_of_slices"]),
+            ]
+            for row in rows
+        ],
+        ["dim" if row.is_small else "" for row in rows],
+    )
+    _line(console, f"slices: {compared.primary}, intervals not adjusted for their number")
+    if any(row.part.is_reversal for row in rows):
+        _line(console, "reversal: the interval lies on the other side of 0 than the whole")
+    for sliced in compared.slices:
+        if said := context["left_out"](sliced):
+            _line(console, f"slices by {sliced.field}: {said}")
 
 
 def places(files: Places, console: Console) -> None:
@@ -268,14 +313,46 @@ def _line(console: Console, text: str = "", style: str = "") -> None:
     console.print(_safe(console, text, style), soft_wrap=not _is_terminal(console))
 
 
-def _table(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Bars:
+    """Draws intervals for the last column of a table, where there is room for one."""
+
+    marks: str
+
+    @property
+    def heading(self) -> list[str]:
+        return ["worse 0 better"] if self.marks else []
+
+    def __call__(self, d: PairedDifference | None, limit: float) -> list[str]:
+        if not self.marks:
+            return []
+        return [formats.bar(d.low, d.difference, d.high, limit, marks=self.marks) if d else ""]
+
+
+def _bars(console: Console) -> _Bars:
+    # Not in a log, which is searched and compared: the numbers say the same.
+    if console.width < WIDE or not _is_terminal(console):
+        return _Bars(marks="")
+    try:
+        formats.BAR.encode(console.encoding)
+    except UnicodeError:
+        return _Bars(marks=formats.ASCII_BAR)
+    return _Bars(marks=formats.BAR)
+
+
+def _table(
+    console: Console,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    styles: Sequence[str] = (),
+) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column, heading in enumerate(headings):
         table.add_column(
             _safe(console, heading), justify="right" if column else "left", overflow="fold"
         )
-    for row in rows:
-        table.add_row(*(_safe(console, text) for text in row))
+    for row, style in zip_longest(rows, styles, fillvalue=""):
+        table.add_row(*(_safe(console, text) for text in row), style=style)
     console.print(table)
 
 

@@ -21,7 +21,7 @@ from typing import Annotated
 import httpx
 from pydantic import BaseModel, Field, TypeAdapter
 
-from embed_ab import gate, result_json
+from embed_ab import gate, result_json, slices
 from embed_ab.action.event import Run
 from embed_ab.action.github import ATTEMPTS, Api, Commit, Number, read
 from embed_ab.action.results_service import mask_signature
@@ -30,7 +30,7 @@ from embed_ab.errors import GithubError, InputError
 from embed_ab.formats import plain, shorten
 from embed_ab.metrics import Metric
 from embed_ab.outputs import JSON
-from embed_ab.result import Comparison
+from embed_ab.result import Comparison, QueryRow, with_names
 from embed_ab.settings import Settings
 
 DEFAULT_NAME = "embed-ab"
@@ -134,18 +134,26 @@ def restated(comparison: Comparison) -> Comparison:
     """Return the comparison with outcome, verdict and warnings worded anew from its numbers.
 
     So that no sentence in our comment is a stranger's. Notices about the files and the command are
-    left out, and warnings of kinds that this version does not know.
+    left out, and warnings of kinds that this version does not know; slices whose names are more
+    than a word get a number, because they stand in the verdict.
     Raises: GithubError where the numbers contradict each other.
     """
     _refuse_contradictions(comparison)
+    comparison = with_names(comparison, _harmless_names(comparison))
     of_metric = {difference.metric: difference for difference in comparison.differences}
     min_queries = comparison.settings.get(*_MIN_QUERIES)
     if not isinstance(min_queries, int) or min_queries < 1:
         min_queries = _MIN_QUERIES[1]
+    parts = slices.by_name(comparison.slices)
     verdicts = tuple(
         gate.judge(
-            gate.Gate(metric=Metric.parse(old.metric), margin=old.margin),
-            replace(of_metric[old.metric], low=old.low, high=old.high, level=old.level),
+            gate.Gate(metric=Metric.parse(old.metric), margin=old.margin, slice=old.slice),
+            replace(
+                parts[old.slice].of(old.metric) if old.slice else of_metric[old.metric],
+                low=old.low,
+                high=old.high,
+                level=old.level,
+            ),
             min_queries=min_queries,
         )
         for old in comparison.gates
@@ -159,6 +167,9 @@ def restated(comparison: Comparison) -> Comparison:
         finding=conclusion.finding,
         verdict=conclusion.sentence,
         primary=conclusion.metric,
+        slices=slices.judged(
+            comparison.slices, of_metric[conclusion.metric], min_queries=min_queries
+        ),
         gates=verdicts,
         cautions=tuple(
             Caution(code=code, message=CODES[code], advice="") for code in codes if code in CODES
@@ -171,8 +182,16 @@ def restated(comparison: Comparison) -> Comparison:
 
 def _refuse_contradictions(comparison: Comparison) -> None:
     """Raise GithubError for means, differences and counts that are not those of the queries."""
-    for d in comparison.differences:
-        pairs = [(row.a[d.metric], row.b[d.metric]) for row in comparison.queries]
+    rows_of: dict[gate.SliceName, list[QueryRow]] = {}
+    for row in comparison.queries:
+        for name in row.slice_names:
+            rows_of.setdefault(name, []).append(row)
+    parts = slices.by_name(comparison.slices)
+    for d, rows in [
+        *((d, comparison.queries) for d in comparison.differences),
+        *((d, rows_of.get(name, ())) for name, part in parts.items() for d in part.differences),
+    ]:
+        pairs = [(row.a[d.metric], row.b[d.metric]) for row in rows]
         a = [x for x, y in pairs if x is not None and y is not None]
         b = [y for x, y in pairs if x is not None and y is not None]
         said = (d.mean_a, d.mean_b, d.difference)
@@ -184,6 +203,22 @@ def _refuse_contradictions(comparison: Comparison) -> None:
     for old in comparison.gates:
         if not old.low <= old.difference <= old.high:
             raise GithubError(f"its numbers for the gate on {old.metric} contradict each other")
+
+
+def _harmless_names(comparison: Comparison) -> dict[gate.SliceName, gate.SliceName]:
+    """Return other names for slices whose own could be read as a sentence of ours."""
+    names = {}
+    for number, sliced in enumerate(comparison.slices, start=1):
+        field = sliced.field if _WORD.fullmatch(sliced.field) else f"field {number}"
+        for place, part in enumerate(sliced.slices, start=1):
+            own = gate.SliceName(field=sliced.field, value=part.value)
+            is_known = part.value in slices.BUILT_IN.get(sliced.field, ())
+            value = own.value if is_known or _WORD.fullmatch(own.value) else f"slice {place}"
+            names[own] = gate.SliceName(field=field, value=value)
+    return names
+
+
+_WORD = re.compile(r"[\w.+-]{1,40}")
 
 
 class _Artifact(BaseModel):

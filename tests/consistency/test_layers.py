@@ -34,6 +34,7 @@ LAYERS: list[set[str]] = [
         "providers.openai",
     },
     {"gate", "cautions", "providers.vectors"},
+    {"slices"},
     {"result"},
     {"label_pool"},
     {"comparison", "result_json", "render", "parity"},

@@ -533,7 +533,7 @@ def test_a_hostile_comment_has_no_link_image_or_html_but_its_own_fold() -> None:
 
     assert {tag for tag, _ in tags} <= {
         *("h2", "ul", "li", "p", "strong", "code", "details", "summary"),
-        *("table", "thead", "tbody", "tr", "th", "td"),
+        *("table", "thead", "tbody", "tr", "th", "td", "pre"),
     }
     assert [tag for tag, _ in tags].count("details") == 1
     assert [tag for tag, _ in tags].count("h2") == 1
@@ -550,15 +550,15 @@ def test_a_hostile_comment_mentions_and_links_nobody() -> None:
 
 
 def test_a_hostile_comment_keeps_its_tables_whole() -> None:
-    """Metric, three means, B − A, interval, B is, W/L/T, n; then the queries, five wide."""
+    """Metric, B is, B − A, three means, W/L/T, n; then the costs; then the queries, five wide."""
     comment = render.markdown(hostile())
     body = Tags(MarkdownIt("commonmark", {"html": True}).enable("table").render(comment)).tags
     rows = "".join({"tr": "|", "td": "d", "th": "h"}.get(tag, "") for tag, _ in body).split("|")[1:]
 
     assert rows == [
-        "h" * 9,
-        "d" * 9,
-        "d" * 9,
+        "h" * 8,
+        "d" * 8,
+        "d" * 8,
         "hhh",
         "ddd",
         "ddd",
@@ -788,7 +788,7 @@ def test_a_redacted_comment_has_no_column_of_texts() -> None:
 
     assert "| query | A: `ndcg@10` | B | B − A |\n|---|--:|--:|--:|\n| `q1` | 1.000 |" in comment
     assert "- texts are left out\n" in comment
-    assert "``" not in comment
+    assert "``" not in comment.replace("```", "")
 
 
 def test_a_redacted_result_says_so_on_a_terminal() -> None:
