@@ -201,8 +201,11 @@ def _near_random_model(e: Evidence) -> Iterator[Caution]:
         scores = system.run.scores[np.isfinite(system.run.scores)]
         mean = float(np.nanmean(e.value(hit, system.run)))
         spread = float(scores.max() - scores.min()) if scores.size else 0.0
-        # Cosines above 0.99 everywhere mean that all vectors point one way.
-        is_narrow = system.origin.dimension is not None and scores.size and scores.min() > 0.99
+        # Cosines above 0.99 everywhere mean that all vectors point one way; only vectors of full
+        # precision are compared by cosine.
+        origin = system.origin
+        has_cosines = origin.dimension is not None and origin.precision == "float32"
+        is_narrow = has_cosines and scores.size and scores.min() > 0.99
         if scores.size > 1 and system.run.scores.shape[1] > 1 and (spread < 1e-6 or is_narrow):
             what = f"gives the documents it returns almost one score, within {spread:.2g}"
         elif mean <= limit and chance < 0.5:

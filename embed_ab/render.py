@@ -67,9 +67,12 @@ def cost_table(comparison: Comparison) -> CostTable | None:
 
     n_embedded = measured.get("texts_embedded", {})
     is_new = any(n_embedded.get(s.label) and not s.is_mock for s in systems)
+    is_full = all(s.bytes_per_vector == 4 * (s.dimension or 0) for s in systems)
     rows = {
         "dimensions": [formats.count(system.dimension) for system in systems],
-        "bytes per vector (float32)": [formats.count(s.bytes_per_vector) for s in systems],
+        f"bytes per vector{' (float32)' if is_full else ''}": [
+            formats.count(s.bytes_per_vector) for s in systems
+        ],
         "vectors of all documents": [formats.size(system.corpus_bytes) for system in systems],
     }
     if is_new:

@@ -86,7 +86,7 @@ class SystemRecord:
     details: dict[str, str]
     truncation: Truncation | None
     bytes_per_vector: int | None
-    """As float32; None where a system has no vectors."""
+    """At the system's precision; None where it has no vectors."""
     corpus_bytes: int | None
     """The vectors of all documents that have text."""
     means: dict[str, Number]

@@ -113,7 +113,7 @@ Spec = Annotated[
                     "type": "object",
                     "properties": {"provider": {"type": "string"}, "name": {"type": "string"}},
                     "required": ["provider", "name"],
-                    "additionalProperties": {"type": ["string", "integer"]},
+                    "additionalProperties": {"type": ["string", "integer", "boolean"]},
                 },
             ]
         }

@@ -14,7 +14,7 @@ LAYERS: list[set[str]] = [
     {"records"},
     {"judgements"},
     {"evalset"},
-    {"runs", "providers.prompts", "providers.mock"},
+    {"quantise", "runs", "providers.prompts", "providers.mock"},
     {
         "metrics",
         "overlap",
