@@ -129,24 +129,9 @@ def compare_evalset(
     specs = _specs(settings)
     if settings.bm25 != "none":
         specs["BM25"] = SystemSpec.parse(f"bm25:{settings.bm25}")
-    seconds: dict[str, float] = {}
-    retrieved: dict[str, systems.Retrieved] = {}
-    needs_store = any(PROVIDERS[spec.provider].embedder for spec in specs.values())
-    folder = cache_folder(os.environ) if settings.cache and needs_store else None
+    sides = {label: settings.side("B" if label == "B" else "A") for label in specs}
     with _unquoted(settings.redact):
-        with closing(VectorStore.open(folder)) as store:
-            for label, spec in specs.items():
-                started = time.perf_counter()
-                retrieved[label] = systems.retrieve(
-                    spec,
-                    settings.side("B" if label == "B" else "A"),
-                    evalset,
-                    options.depth,
-                    store,
-                    on_progress,
-                    min_grade=options.min_grade,
-                )
-                seconds[label] = time.perf_counter() - started
+        retrieved, seconds = _retrieve_all(evalset, specs, sides, settings, on_progress)
         started = time.perf_counter()
         ranked = {label: item.system for label, item in retrieved.items()}
         compared = core.compare_runs(evalset, ranked["A"], ranked["B"], ranked.get("BM25"), options)
@@ -159,6 +144,35 @@ def compare_evalset(
         measured=_measured(clock(), seconds, retrieved),
     )
     return redacted(comparison) if settings.redact else comparison, ranked
+
+
+def _retrieve_all(
+    evalset: Evalset,
+    specs: Mapping[str, SystemSpec],
+    sides: Mapping[str, systems.Side],
+    settings: Settings,
+    on_progress: OnProgress,
+) -> tuple[dict[str, systems.Retrieved], dict[str, float]]:
+    """Rank the set by each system, and say how long each took; all by label."""
+    options = settings.options()
+    seconds: dict[str, float] = {}
+    retrieved: dict[str, systems.Retrieved] = {}
+    needs_store = any(PROVIDERS[spec.provider].embedder for spec in specs.values())
+    folder = cache_folder(os.environ) if settings.cache and needs_store else None
+    with closing(VectorStore.open(folder)) as store:
+        for label, spec in specs.items():
+            started = time.perf_counter()
+            retrieved[label] = systems.retrieve(
+                spec,
+                sides[label],
+                evalset,
+                options.depth,
+                store,
+                on_progress,
+                min_grade=options.min_grade,
+            )
+            seconds[label] = time.perf_counter() - started
+    return retrieved, seconds
 
 
 def _specs(settings: Settings) -> dict[str, SystemSpec]:

@@ -75,7 +75,8 @@ class QueryDetail:
 class SystemRecord:
     """How a system was made (see `Origin`) and its means."""
 
-    label: Literal["A", "B", "BM25"]
+    label: str
+    """A, B or BM25; in a matrix A, B, C, …"""
     system: str
     is_mock: bool
     query_prompt: str | None
