@@ -18,7 +18,7 @@ from markupsafe import Markup
 from embed_ab import formats
 from embed_ab.gate import Finding
 from embed_ab.paired import TOLERANCE, PairedDifference
-from embed_ab.result import Comparison, Hit, QueryRow, SystemRecord, Wait
+from embed_ab.result import Comparison, EvalsetRecord, Hit, QueryRow, SystemRecord, Wait
 
 MOCK_NOTICE = "mock vectors: for practice, says nothing about a real model"
 REDACTED_NOTICE = "texts are left out"
@@ -218,7 +218,6 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
     detailed = [(rows[detail.query], detail) for detail in comparison.details]
     largest = sorted(comparison.queries, key=lambda row: -abs(difference(row) or 0))[:MAX_ROWS]
     largest.sort(key=lambda row: (difference(row) is None, difference(row) or 0, row.query))
-    evalset = comparison.evalset
     return {
         "comparison": comparison,
         "metrics": tuple(
@@ -239,16 +238,21 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
         "findings": {d.metric: finding(d) for d in comparison.differences},
         "symbols": SYMBOLS,
         "has_wilson": any(system.wilson for system in comparison.systems),
-        "set_sentence": (
-            f"{formats.shorten(evalset.name, 100)}: {evalset.n_evaluated:,} of "
-            f"{evalset.n_queries:,} queries evaluated ({evalset.n_excluded:,} excluded), "
-            f"{evalset.n_documents:,} documents, {evalset.n_judgements:,} judgements"
-        ),
+        "set_sentence": set_sentence(comparison.evalset),
         "cost": cost_table(comparison.systems, comparison.measured),
         "difference": difference,
         "movement": movement,
         "standing": standing,
     }
+
+
+def set_sentence(evalset: EvalsetRecord) -> str:
+    """Return what was evaluated on, in a few words."""
+    return (
+        f"{formats.shorten(evalset.name, 100)}: {evalset.n_evaluated:,} of "
+        f"{evalset.n_queries:,} queries evaluated ({evalset.n_excluded:,} excluded), "
+        f"{evalset.n_documents:,} documents, {evalset.n_judgements:,} judgements"
+    )
 
 
 def _environment(escape_text: Callable[[str], str]) -> Environment:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from typing_extensions import TypedDict  # pydantic takes typing's only from Python 3.12 on
 

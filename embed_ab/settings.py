@@ -385,6 +385,17 @@ _OF_THE_RESULT = {"ignore", "worst_queries", "redact"}  # the group is about out
 _OTHER_FLAGS = {"model-a": ["-a"], "model-b": ["-b"], "k": ["-k"], "gate": ["--fail-if-worse"]}
 
 
+MATRIX_KEYS = frozenset(
+    {
+        *("eval-path", "split", "no-positive", "allow-missing-docs"),
+        *("offline", "concurrency", "truncate", "cache"),
+        *("k", "metrics", "gain", "min-grade", "interval", "resamples", "seed", "cluster-by"),
+        *("min-queries", "ignore", "redact", "out", "report", "json", "runs", "quiet"),
+    }
+)
+"""Settings that have a meaning for any number of systems."""
+
+
 def resolve(
     flags: Mapping[str, Any],
     *,
