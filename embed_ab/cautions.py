@@ -411,11 +411,13 @@ def _tied_at_cutoff(e: Evidence) -> Iterator[Caution]:
             sides = (f"{n} {'query' if n == 1 else 'queries'} of {s}" for s, n in counts.items())
             ties.append(f"{k} and {k + 1} in {' and '.join(sides)}")
     if ties:
+        has_bits = any(system.origin.precision == "ubinary" for _, system in e.sides)
+        cause = "vectors of one bit a dimension" if has_bits else "identical texts"
         yield Caution(
             code="tied_at_cutoff",
             message=f"Documents have equal scores at ranks {'; '.join(ties)}. The document id "
             "decides which one counts.",
-            advice="Other tools may break ties otherwise; identical texts are the usual cause.",
+            advice=f"Other tools may break ties otherwise; {cause} are the usual cause.",
         )
 
 

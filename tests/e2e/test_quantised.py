@@ -95,6 +95,13 @@ def test_no_score_of_codes_is_taken_for_a_cosine() -> None:
     assert "near_random_model" not in {caution.code for caution in comparison.cautions}
 
 
+def test_ties_of_distances_in_bits_are_not_laid_to_identical_texts(tmp_path: Path) -> None:
+    result = compared(tmp_path, "mock:char3", "mock:char3,precision=ubinary,rescore=no")
+
+    (tied,) = (c for c in result["cautions"] if c["code"] == "tied_at_cutoff")
+    assert "vectors of one bit a dimension are the usual cause" in tied["advice"]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
