@@ -16,6 +16,7 @@ from test_render import HOSTILE, Tags, rendered
 
 from embed_ab import matrix_surfaces, terminal
 from embed_ab.matrix import Matrix, compare_all
+from embed_ab.origin import Truncation
 
 
 @cache
@@ -119,6 +120,27 @@ def test_the_page_has_no_script_no_inline_style_and_loads_nothing(matrix: Matrix
     assert {name for name in names if name.startswith("on")} | names & {"src", "style"} == set()
     assert all(a["href"].startswith("#") for t, a in tags if t == "a" and a["href"])
     assert all(attributes.get("scope") for tag, attributes in tags if tag == "th")
+
+
+def test_the_page_counts_what_a_model_never_read() -> None:
+    cut = Truncation(
+        max_length=256,
+        n_documents=12,
+        n_truncated=3,
+        n_relevant_truncated=2,
+        tokens_lost=0.125,
+        relevant=("d01", "d02"),
+    )
+    first, *others = sample().systems
+
+    page = matrix_surfaces.html(
+        replace(sample(), systems=(replace(first, truncation=cut), *others))
+    )
+
+    assert (
+        "3 of 12 documents; 12.5% of all tokens never read; relevant documents among them: 2"
+        in page
+    )
 
 
 def test_hostile_texts_are_text_on_the_page() -> None:
