@@ -206,8 +206,11 @@ def _near_random_model(e: Evidence) -> Iterator[Caution]:
         scores = system.run.scores[np.isfinite(system.run.scores)]
         mean = float(np.nanmean(e.value(hit, system.run)))
         spread = float(scores.max() - scores.min()) if scores.size else 0.0
-        # Cosines above 0.99 everywhere mean that all vectors point one way.
-        is_narrow = system.origin.dimension is not None and scores.size and scores.min() > 0.99
+        # Cosines above 0.99 everywhere mean that all vectors point one way; only vectors of full
+        # precision are compared by cosine.
+        origin = system.origin
+        has_cosines = origin.dimension is not None and origin.precision == "float32"
+        is_narrow = has_cosines and scores.size and scores.min() > 0.99
         if scores.size > 1 and system.run.scores.shape[1] > 1 and (spread < 1e-6 or is_narrow):
             what = f"gives the documents it returns almost one score, within {spread:.2g}"
         elif mean <= limit and chance < 0.5:
@@ -438,11 +441,13 @@ def _tied_at_cutoff(e: Evidence) -> Iterator[Caution]:
             sides = (f"{n} {'query' if n == 1 else 'queries'} of {s}" for s, n in counts.items())
             ties.append(f"{k} and {k + 1} in {' and '.join(sides)}")
     if ties:
+        has_bits = any(system.origin.precision == "ubinary" for _, system in e.sides)
+        cause = "vectors of one bit a dimension" if has_bits else "identical texts"
         yield Caution(
             code="tied_at_cutoff",
             message=f"Documents have equal scores at ranks {'; '.join(ties)}. The document id "
             "decides which one counts.",
-            advice="Other tools may break ties otherwise; identical texts are the usual cause.",
+            advice=f"Other tools may break ties otherwise; {cause} are the usual cause.",
         )
 
 

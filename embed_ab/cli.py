@@ -27,6 +27,7 @@ INTERRUPTED_EXIT_CODE = 130
 
 _VERBS = {
     "compare": "Compare system B with system A on an evaluation set.",
+    "matrix": "Compare several systems with one of them; each uses its own prompts.",
     "check": "Validate an evaluation set and print what it holds.",
     "parity": "Say whether A and B give the same vectors, and if not, why.",
     "gate": "Judge a result.json again with other gates.",
@@ -137,6 +138,24 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 def _compare_flags(parser: argparse.ArgumentParser) -> None:
     _add_config(parser)
     _add_settings(parser, None)
+
+
+def _matrix_flags(parser: argparse.ArgumentParser) -> None:
+    from embed_ab.settings import MATRIX_KEYS, Settings
+
+    evalset = Settings.model_fields["eval_path"].description
+    parser.add_argument("eval-path", metavar="EVAL", help=evalset)
+    parser.add_argument(
+        "systems", metavar="SYSTEM", nargs="+", help="Systems, as compare's -a and -b take them."
+    )
+    parser.add_argument(
+        "--baseline",
+        metavar="SYSTEM",
+        default="",
+        help="Which of them the others are compared with. Default: the first.",
+    )
+    _add_config(parser)
+    _add_settings(parser, set(MATRIX_KEYS) - {"eval-path"})
 
 
 def _check_flags(parser: argparse.ArgumentParser) -> None:
@@ -312,6 +331,7 @@ def _no_flags(parser: argparse.ArgumentParser) -> None:
 
 _FLAGS = {
     "compare": _compare_flags,
+    "matrix": _matrix_flags,
     "check": _check_flags,
     "parity": _parity_flags,
     "gate": _gate_flags,
@@ -386,6 +406,24 @@ def _run_compare(arguments: dict[str, Any]) -> int:
     with _progress(is_quiet=settings.quiet) as on_progress:
         finished = commands.compare(settings, on_progress=on_progress)
     return _show(finished, is_quiet=settings.quiet)
+
+
+def _run_matrix(arguments: dict[str, Any]) -> int:
+    from embed_ab import commands, terminal
+
+    settings = _settings(arguments)
+    with _progress(is_quiet=settings.quiet) as on_progress:
+        finished = commands.matrix(
+            settings, arguments["systems"], arguments["baseline"], on_progress=on_progress
+        )
+    with _reader_may_leave():
+        console = _console()
+        terminal.matrix(finished.matrix, console, quiet=settings.quiet)
+        if not settings.quiet and finished.unpublished is None:
+            terminal.places(finished.places, console)
+    if finished.unpublished is not None:
+        raise finished.unpublished
+    return 0
 
 
 def _run_demo(arguments: dict[str, Any]) -> int:
@@ -533,6 +571,7 @@ def _run_schema(arguments: dict[str, Any]) -> int:
 
 _COMMANDS = {
     "compare": _run_compare,
+    "matrix": _run_matrix,
     "check": _run_check,
     "parity": _run_parity,
     "gate": _run_gate,

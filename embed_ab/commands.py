@@ -26,6 +26,7 @@ from embed_ab import (
     label_merge,
     label_pool,
     llm,
+    matrix_surfaces,
     outputs,
     result_json,
     runs,
@@ -37,13 +38,15 @@ from embed_ab.buildset.options import Options
 from embed_ab.buildset.questions import ChatWriter, CopyWriter, Writer
 from embed_ab.errors import EmbedAbError, EvalsetError, InputError, ProviderError
 from embed_ab.evalset import Evalset
+from embed_ab.matrix import LABELS, Matrix, compare_all
+from embed_ab.matrix import redacted as redacted_matrix
 from embed_ab.metrics import Metric
 from embed_ab.origin import System
 from embed_ab.providers.base import Role
 from embed_ab.providers.cache import StoreInfo, VectorStore, cache_folder, clear_store
 from embed_ab.records import is_blank
 from embed_ab.result import Comparison, Measured, Wait, redacted
-from embed_ab.settings import LISTS, Settings, flags_of
+from embed_ab.settings import LISTS, MATRIX_KEYS, Settings, flags_of, key_of
 from embed_ab.systems import PROVIDERS, OnProgress, SystemSpec
 
 Clock = Callable[[], datetime]
@@ -96,6 +99,107 @@ def compare(
     return finished
 
 
+@dataclass(frozen=True, kw_only=True)
+class FinishedMatrix:
+    """A finished matrix and where its files are; see `Finished`."""
+
+    matrix: Matrix
+    places: outputs.Places
+    unpublished: InputError | None = None
+
+
+def matrix(
+    settings: Settings,
+    named: Sequence[str],
+    baseline: str = "",
+    *,
+    on_progress: OnProgress = ignore_progress,
+    clock: Clock = now,
+) -> FinishedMatrix:
+    """Compare several systems with one of them, "" for the first; write report, JSON and comment.
+
+    Each system is ranked once, with the model's own prompts. Settings of A and B, of gates and of
+    details are left aside, and a note says which were given.
+    Raises: InputError, ProviderError.
+    """
+    specs = _labelled(named, baseline)
+    settings, aside = _without_sides(settings)
+    options = settings.options()
+    evalset = load_evalset(settings)
+    places = outputs.places(settings, clock())
+    if settings.runs:
+        runs.check_ids(evalset.query_ids, evalset.document_ids)
+    sides = dict.fromkeys(specs, settings.side("A"))
+    with _unquoted(settings.redact):
+        retrieved, seconds = _retrieve_all(evalset, specs, sides, settings, on_progress)
+        started = time.perf_counter()
+        ranked = {label: item.system for label, item in retrieved.items()}
+        found = compare_all(evalset, ranked, options)
+    seconds["statistics"] = time.perf_counter() - started
+    words = list(map(str, specs.values()))  # the baseline first
+    found = replace(
+        found,
+        notes=(*found.notes, *aside),
+        settings=settings.changed(),
+        command=command_line(settings, "matrix", words),
+        versions=_versions(),
+        measured=_measured(clock(), seconds, retrieved),
+    )
+    found = redacted_matrix(found) if settings.redact else found
+    finished = FinishedMatrix(matrix=found, places=places)
+    try:
+        outputs.write_all(
+            places,
+            json=matrix_surfaces.dumps(found),
+            report=matrix_surfaces.html(found),
+            comment=matrix_surfaces.markdown(found),
+        )
+        if settings.runs:
+            folder = Path(settings.runs)
+            outputs.write_runs(evalset, ranked, options.deepest, options.min_grade, folder)
+    except InputError as error:
+        return replace(finished, unpublished=error)
+    return finished
+
+
+def _labelled(named: Sequence[str], baseline: str) -> dict[str, SystemSpec]:
+    """The systems by label, the baseline first."""
+    specs = list(map(SystemSpec.parse, named))
+    written = list(map(str, specs))
+    first = str(SystemSpec.parse(baseline)) if baseline else (written or [""])[0]
+    if not 2 <= len(specs) <= len(LABELS):
+        raise InputError(
+            f"{len(specs)} system{'' if len(specs) == 1 else 's'} for a matrix",
+            hint=f"Name from 2 to {len(LABELS)} systems after the evaluation set.",
+        )
+    if twice := [text for place, text in enumerate(written) if text in written[:place]]:
+        raise InputError(f"{twice[0]} is named twice", hint="Name each system once.")
+    if first not in written:
+        raise InputError(
+            f"--baseline {first} is none of the systems",
+            hint=f"Name it among them, too. They are: {', '.join(written)}.",
+        )
+    specs.insert(0, specs.pop(written.index(first)))
+    return dict(zip(LABELS, specs, strict=False))
+
+
+def _without_sides(settings: Settings) -> tuple[Settings, tuple[str, ...]]:
+    """The settings that have a meaning in a matrix, and a note on those given that have none."""
+    fields = type(settings).model_fields
+    left = [
+        name
+        for name in settings.model_fields_set
+        if key_of(name) not in MATRIX_KEYS
+        and getattr(settings, name) != fields[name].get_default(call_default_factory=True)
+    ]
+    if not left:
+        return settings, ()
+    defaults = {name: fields[name].get_default(call_default_factory=True) for name in left}
+    names = ", ".join(sorted(map(key_of, left)))
+    note = f"settings that a matrix does not use were left aside: {names}"
+    return settings.model_copy(update=defaults), (note,)
+
+
 def load_evalset(settings: Settings) -> Evalset:
     """Return the evaluation set that the settings name. Raises: InputError."""
     if not settings.eval_path:
@@ -129,27 +233,9 @@ def compare_evalset(
     specs = _specs(settings)
     if settings.bm25 != "none":
         specs["BM25"] = SystemSpec.parse(f"bm25:{settings.bm25}")
-    seconds: dict[str, float] = {}
-    retrieved: dict[str, systems.Retrieved] = {}
-    needs_store = any(PROVIDERS[spec.provider].embedder for spec in specs.values())
-    folder = cache_folder(os.environ) if settings.cache and needs_store else None
+    sides = {label: settings.side("B" if label == "B" else "A") for label in specs}
     with _unquoted(settings.redact):
-        with closing(VectorStore.open(folder)) as store:
-            for label, spec in specs.items():
-                # A server that is down is said before a model here has worked for an hour.
-                systems.contact(spec, settings.side("B" if label == "B" else "A"), store)
-            for label, spec in specs.items():
-                started = time.perf_counter()
-                retrieved[label] = systems.retrieve(
-                    spec,
-                    settings.side("B" if label == "B" else "A"),
-                    evalset,
-                    options.depth,
-                    store,
-                    on_progress,
-                    min_grade=options.min_grade,
-                )
-                seconds[label] = time.perf_counter() - started
+        retrieved, seconds = _retrieve_all(evalset, specs, sides, settings, on_progress)
         started = time.perf_counter()
         ranked = {label: item.system for label, item in retrieved.items()}
         compared = core.compare_runs(evalset, ranked["A"], ranked["B"], ranked.get("BM25"), options)
@@ -162,6 +248,38 @@ def compare_evalset(
         measured=_measured(clock(), seconds, retrieved),
     )
     return redacted(comparison) if settings.redact else comparison, ranked
+
+
+def _retrieve_all(
+    evalset: Evalset,
+    specs: Mapping[str, SystemSpec],
+    sides: Mapping[str, systems.Side],
+    settings: Settings,
+    on_progress: OnProgress,
+) -> tuple[dict[str, systems.Retrieved], dict[str, float]]:
+    """Rank the set by each system, and say how long each took; all by label."""
+    options = settings.options()
+    seconds: dict[str, float] = {}
+    retrieved: dict[str, systems.Retrieved] = {}
+    needs_store = any(PROVIDERS[spec.provider].embedder for spec in specs.values())
+    folder = cache_folder(os.environ) if settings.cache and needs_store else None
+    with closing(VectorStore.open(folder)) as store:
+        for label, spec in specs.items():
+            # A server that is down is said before a model here has worked for an hour.
+            systems.contact(spec, sides[label], store)
+        for label, spec in specs.items():
+            started = time.perf_counter()
+            retrieved[label] = systems.retrieve(
+                spec,
+                sides[label],
+                evalset,
+                options.depth,
+                store,
+                on_progress,
+                min_grade=options.min_grade,
+            )
+            seconds[label] = time.perf_counter() - started
+    return retrieved, seconds
 
 
 def _specs(settings: Settings) -> dict[str, SystemSpec]:
@@ -501,10 +619,10 @@ def exit_code(outcome: str, on_inconclusive: str) -> int:
     return int(outcome == "fail" or (outcome == "inconclusive" and on_inconclusive == "fail"))
 
 
-def command_line(settings: Settings) -> str:
-    """Return the command that repeats a comparison, quoted for a shell."""
+def command_line(settings: Settings, verb: str = "compare", named: Sequence[str] = ()) -> str:
+    """Return the command that repeats a comparison, quoted for a shell; `named` follow the set."""
     folder = settings.eval_path or "EVAL"
-    words = ["embed-ab", "compare", f"./{folder}" if folder.startswith("-") else folder]
+    words = ["embed-ab", verb, f"./{folder}" if folder.startswith("-") else folder, *named]
     for key, value in settings.changed().items():
         if key == "eval-path":
             continue

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from embed_ab.quantise import Precision, bytes_per_vector
 from embed_ab.runs import Run
 
 
@@ -48,10 +49,18 @@ class Origin:
     is_pinned: bool | None = None
     max_length: int | None = None
     dimension: int | None = None
+    precision: Precision = "float32"
     details: dict[str, str] = field(default_factory=dict)
     truncation: Truncation | None = None
     batch_cosine: float | None = None
     unknown_share: float = 0.0
+
+    @property
+    def bytes_per_vector(self) -> int | None:
+        """What a document's vector takes; None where a system has none."""
+        if self.dimension is None:
+            return None
+        return bytes_per_vector(self.dimension, self.precision)
 
 
 @dataclass(frozen=True, kw_only=True)

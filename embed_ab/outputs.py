@@ -110,9 +110,19 @@ def _is_of_evalset(path: Path, folder: Path) -> bool:
 
 def publish(comparison: Comparison, to: Places) -> None:
     """Write JSON, report and comment. Raises: InputError."""
-    write_text(to.json, result_json.dumps(comparison))
-    write_text(to.report, render.html(comparison))
-    write_text(to.comment, render.markdown(comparison))
+    write_all(
+        to,
+        json=result_json.dumps(comparison),
+        report=render.html(comparison),
+        comment=render.markdown(comparison),
+    )
+
+
+def write_all(to: Places, *, json: str, report: str, comment: str) -> None:
+    """Write the three texts of a result. Raises: InputError."""
+    write_text(to.json, json)
+    write_text(to.report, report)
+    write_text(to.comment, comment)
 
 
 def write_runs(

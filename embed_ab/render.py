@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -18,7 +18,7 @@ from markupsafe import Markup
 from embed_ab import formats
 from embed_ab.gate import Finding, SliceName, decisive
 from embed_ab.paired import TOLERANCE, PairedDifference
-from embed_ab.result import Comparison, Hit, QueryRow, Wait
+from embed_ab.result import Comparison, EvalsetRecord, Hit, QueryRow, SystemRecord, Wait
 from embed_ab.slices import Slice, Sliced, SliceFinding
 
 MOCK_NOTICE = "mock vectors: for practice, says nothing about a real model"
@@ -48,13 +48,13 @@ class CostTable:
     note: str
 
 
-def cost_table(comparison: Comparison) -> CostTable | None:
-    """Return the table of what is known of A's and B's costs; None where nothing is.
+def cost_table(of: Sequence[SystemRecord], measured: Mapping[str, Any]) -> CostTable | None:
+    """Return the table of what is known of systems' costs; None where nothing is.
 
-    Of mock vectors only the size: how long hashing takes says nothing about a model.
+    measured: as in `Measured`. Of mock vectors only the size: how long hashing takes says nothing
+    about a model.
     """
-    measured: Mapping[str, Any] = comparison.measured
-    systems = [system for system in comparison.systems if system.bytes_per_vector is not None]
+    systems = [system for system in of if system.bytes_per_vector is not None]
     if not systems:
         return None
 
@@ -69,9 +69,12 @@ def cost_table(comparison: Comparison) -> CostTable | None:
 
     n_embedded = measured.get("texts_embedded", {})
     is_new = any(n_embedded.get(s.label) and not s.is_mock for s in systems)
+    is_full = all(s.bytes_per_vector == 4 * (s.dimension or 0) for s in systems)
     rows = {
         "dimensions": [formats.count(system.dimension) for system in systems],
-        "bytes per vector (float32)": [formats.count(s.bytes_per_vector) for s in systems],
+        f"bytes per vector{' (float32)' if is_full else ''}": [
+            formats.count(s.bytes_per_vector) for s in systems
+        ],
         "vectors of all documents": [formats.size(system.corpus_bytes) for system in systems],
     }
     if is_new:
@@ -153,12 +156,17 @@ def scale_of(differences: Iterable[PairedDifference]) -> float:
 
 def html(comparison: Comparison) -> str:
     """Return the report: one page that needs no other file, no script and no network."""
+    return page("report.html", context_of(comparison))
+
+
+def page(template: str, context: Mapping[str, Any]) -> str:
+    """Return a page with the report's style; every text of a stranger in it is shown as text."""
     style = (resources.files("embed_ab") / "templates" / "report.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return (
         _environment(formats.readable)
-        .get_template("report.html")
-        .render(context_of(comparison), style=Markup(style), style_digest=digest)
+        .get_template(template)
+        .render(context, style=Markup(style), style_digest=digest)
     )
 
 
@@ -179,13 +187,6 @@ def markdown(
     What does not fit is left out and said: first the worst queries, then warnings, gates and
     metrics; the verdict and the link stay.
     """
-    # Kept, because the same texts are shown again each time that something is left out.
-    environment = _environment(cache(lambda text: Markup(formats.prose(text))))
-    marking = _NUMBERS | {"link": formats.link}
-    marking |= {"code": cache(formats.code), "cell": cache(formats.cell)}
-    marking |= {"own": str}  # words of this package, which mean no more than themselves
-    environment.filters |= {name: _marked(function) for name, function in marking.items()}
-    template = environment.get_template("comment.md")
     context = context_of(comparison)
     lengths = {
         "worst": len(context["worst"]),
@@ -195,12 +196,32 @@ def markdown(
         "gates": len(comparison.gates),
         "metrics": len(context["metrics"]),
     }
+    context |= {"report_url": report_url, "name": name}
+    return fitted("comment.md", context, lengths, max_bytes or COMMENT_BYTES)
+
+
+def fitted(
+    template: str, context: Mapping[str, Any], lengths: Mapping[str, int], max_bytes: int
+) -> str:
+    """Return markdown of at most `max_bytes` in UTF-8, with as much of each section as fits.
+
+    lengths: of the sections, those first that are given up first; the template shows
+    `shown[section]` items and says how many it leaves out.
+    """
+    # Kept, because the same texts are shown again each time that something is left out.
+    environment = _environment(cache(lambda text: Markup(formats.prose(text))))
+    marking = _NUMBERS | {"link": formats.link}
+    marking |= {"code": cache(formats.code), "cell": cache(formats.cell)}
+    marking |= {"own": str}  # words of this package, which mean no more than themselves
+    environment.filters |= {name: _marked(function) for name, function in marking.items()}
+    made = environment.get_template(template)
     shown = {section: min(length, MAX_ITEMS) for section, length in lengths.items()}
+    text = ""
     for section in shown:
         while True:
-            text = template.render(context, shown=shown, report_url=report_url, name=name)
+            text = made.render(context, shown=shown)
             text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-            if len(text.encode()) <= (max_bytes or COMMENT_BYTES):
+            if len(text.encode()) <= max_bytes:
                 return text
             if shown[section] == 0:
                 break
@@ -297,16 +318,21 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
         "findings": {d.metric: finding(d) for d in comparison.differences},
         "symbols": SYMBOLS,
         "has_wilson": any(system.wilson for system in comparison.systems),
-        "set_sentence": (
-            f"{formats.shorten(evalset.name, 100)}: {evalset.n_evaluated:,} of "
-            f"{evalset.n_queries:,} queries evaluated ({evalset.n_excluded:,} excluded), "
-            f"{evalset.n_documents:,} documents, {evalset.n_judgements:,} judgements"
-        ),
-        "cost": cost_table(comparison),
+        "set_sentence": set_sentence(comparison.evalset),
+        "cost": cost_table(comparison.systems, comparison.measured),
         "difference": difference,
         "movement": movement,
         "standing": standing,
     }
+
+
+def set_sentence(evalset: EvalsetRecord) -> str:
+    """Return what was evaluated on, in a few words."""
+    return (
+        f"{formats.shorten(evalset.name, 100)}: {evalset.n_evaluated:,} of "
+        f"{evalset.n_queries:,} queries evaluated ({evalset.n_excluded:,} excluded), "
+        f"{evalset.n_documents:,} documents, {evalset.n_judgements:,} judgements"
+    )
 
 
 def _environment(escape_text: Callable[[str], str]) -> Environment:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from typing_extensions import TypedDict  # pydantic takes typing's only from Python 3.12 on
 
@@ -84,7 +84,8 @@ class QueryDetail:
 class SystemRecord:
     """How a system was made (see `Origin`) and its means."""
 
-    label: Literal["A", "B", "BM25"]
+    label: str
+    """A, B or BM25; in a matrix A, B, C, …"""
     system: str
     is_mock: bool
     query_prompt: str | None
@@ -95,7 +96,7 @@ class SystemRecord:
     details: dict[str, str]
     truncation: Truncation | None
     bytes_per_vector: int | None
-    """As float32; None where a system has no vectors."""
+    """At the system's precision; None where it has no vectors."""
     corpus_bytes: int | None
     """The vectors of all documents that have text."""
     means: dict[str, Number]

@@ -74,6 +74,10 @@ def loads(content: bytes, name: str) -> Comparison:
         raise InputError(f"{name}: {error}", hint=_HINT) from None
     except RecursionError:
         raise InputError(f"{name}: nested too deeply for a result", hint=_HINT) from None
+    if isinstance(data, dict) and data.get("kind") == "matrix":
+        raise InputError(
+            f"{name}: the result of `embed-ab matrix`, not of a comparison", hint=_HINT
+        )
     version = data.get("schema_version") if isinstance(data, dict) else None
     if version != SCHEMA_VERSION:
         raise InputError(

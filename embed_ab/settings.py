@@ -136,7 +136,7 @@ Spec = Annotated[
                     "type": "object",
                     "properties": {"provider": {"type": "string"}, "name": {"type": "string"}},
                     "required": ["provider", "name"],
-                    "additionalProperties": {"type": ["string", "integer"]},
+                    "additionalProperties": {"type": ["string", "integer", "boolean"]},
                 },
             ]
         }
@@ -438,6 +438,17 @@ def flags_of(key: str) -> list[str]:
 
 _OF_THE_RESULT = {"ignore", "worst_queries", "redact"}  # the group is about output, these change it
 _OTHER_FLAGS = {"model-a": ["-a"], "model-b": ["-b"], "k": ["-k"], "gate": ["--fail-if-worse"]}
+
+
+MATRIX_KEYS = frozenset(
+    {
+        *("eval-path", "split", "no-positive", "allow-missing-docs"),
+        *("offline", "concurrency", "truncate", "cache"),
+        *("k", "metrics", "gain", "min-grade", "interval", "resamples", "seed", "cluster-by"),
+        *("min-queries", "ignore", "redact", "out", "report", "json", "runs", "quiet"),
+    }
+)
+"""Settings that have a meaning for any number of systems."""
 
 
 def resolve(

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from embed_ab import bm25, parity, search
+from embed_ab import bm25, parity, quantise, search
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import Origin, System, Truncation
@@ -147,11 +147,31 @@ class SystemSpec:
                     f"'{self}': {key}={item} is not a whole number above 0",
                     hint=f"Write {key}=256.",
                 )
+            if key in _CHOICES and item not in _CHOICES[key]:
+                raise InputError(
+                    f"'{self}': {key}={item} is not one of {', '.join(_CHOICES[key])}",
+                    hint=f"Write {key}={_CHOICES[key][-1]}, or leave it out.",
+                )
+        if "rescore" in self.options and self.precision == "float32":
+            raise InputError(
+                f"'{self}': rescore has no meaning for vectors of full precision",
+                hint="Give precision=int8 or precision=ubinary with it, or leave it out.",
+            )
         return self
 
     def number(self, option: str) -> int | None:
         """Return a numeric option, None when it is not given."""
         return int(self.options[option]) if option in self.options else None
+
+    @property
+    def precision(self) -> quantise.Precision:
+        """What each dimension of a document's vector is kept as."""
+        return self.options.get("precision", "float32")  # type: ignore[return-value]  # checked
+
+    @property
+    def rescore(self) -> bool:
+        """Whether candidates found by quantised vectors are ordered anew by the float query."""
+        return self.precision != "float32" and self.options.get("rescore", "yes") == "yes"
 
     def __str__(self) -> str:
         return ",".join(
@@ -164,9 +184,13 @@ class SystemSpec:
 
 _EXAMPLES = "st:BAAI/bge-small-en-v1.5, ollama:bge-m3, bm25:auto or mock:char3"
 _WHOLE_NUMBERS = frozenset({"dim", "dimensions", "max_length", "batch_size"})
+_CHOICES = {"precision": quantise.PRECISIONS, "rescore": ("yes", "no")}
+_OF_VECTORS = ("dim", "precision", "rescore")  # for every provider that has vectors
 
 
 def _plain(key: object, value: object) -> str:
+    if key == "rescore" and isinstance(value, bool):
+        return "yes" if value else "no"  # which is what YAML makes of yes and no
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise InputError(
             f"model option '{key}' has the value {value!r}",
@@ -244,25 +268,33 @@ class Provider:
 
 PROVIDERS: dict[str, Provider] = {
     "st": Provider(
-        options=("revision", "max_length", "dim", "device", "dtype", "batch_size", "pooling"),
+        options=(
+            "revision",
+            "max_length",
+            *_OF_VECTORS,
+            "device",
+            "dtype",
+            "batch_size",
+            "pooling",
+        ),
         embedder=_sentence_transformer,
         is_model=True,
     ),
     "openai": Provider(
-        options=("dimensions", "dim", "batch_size"),
+        options=("dimensions", *_OF_VECTORS, "batch_size"),
         embedder=_openai,
         is_model=True,
         is_served=True,
     ),
     "ollama": Provider(
-        options=("max_length", "dim", "batch_size"),
+        options=("max_length", *_OF_VECTORS, "batch_size"),
         embedder=_ollama,
         is_model=True,
         is_served=True,
     ),
     "bm25": Provider(names=get_args(bm25.Tokens)),
-    "mock": Provider(options=("dim",), names=mock.NAMES, embedder=_mock),
-    "vectors": Provider(options=("dim",)),
+    "mock": Provider(options=_OF_VECTORS, names=mock.NAMES, embedder=_mock),
+    "vectors": Provider(options=_OF_VECTORS),
 }
 
 
@@ -350,7 +382,7 @@ def retrieve(
     truncation, is_cut = _truncation(evalset, present, documents, facts.max_length, min_grade)
     if not provider.is_model:
         is_cut = np.zeros(len(evalset.document_ids), dtype=np.bool_)
-    origin = _origin(spec, facts, truncation)
+    origin = _origin(spec, facts, truncation, _quantisation(spec, len(present), depth))
     if n_cut := _n_cut(queries, facts.max_length):
         cut = f"{n_cut:,} of {len(evalset.query_ids):,}"
         origin = replace(origin, details={**origin.details, "queries cut off": cut})
@@ -413,8 +445,10 @@ def _given(spec: SystemSpec, evalset: Evalset, present: NDArray[np.intp], depth:
         system=str(spec),
         revision=given.digest,
         dimension=given.documents.shape[1],
-        details={"ids in the file that the set lacks": f"{given.n_unknown:,}"},
         unknown_share=given.unknown_share,
+        precision=spec.precision,
+        details={"ids in the file that the set lacks": f"{given.n_unknown:,}"}
+        | _quantisation(spec, len(present), depth),
     )
     run = _ranked(spec, present, given.documents, given.queries, depth)
     return Retrieved(system=System(run=run, origin=origin))
@@ -424,7 +458,11 @@ def _ranked(
     spec: SystemSpec, present: NDArray[np.intp], documents: Vectors, queries: Vectors, depth: int
 ) -> Run:
     """Rank the documents `present`, whose unit vectors are the rows of `documents`."""
-    found, scores = search.top_k(queries, documents, depth)
+    precision = spec.precision
+    if precision == "float32":
+        found, scores = search.top_k(queries, documents, depth)
+    else:
+        found, scores = quantise.top_k(queries, documents, depth, precision, rescore=spec.rescore)
     return Run(
         name=str(spec),
         # Rows of the searched matrix back to documents; both ascend, so ties stay by id.
@@ -434,7 +472,27 @@ def _ranked(
     )
 
 
-def _origin(spec: SystemSpec, facts: ModelFacts, truncation: Truncation | None) -> Origin:
+def _quantisation(spec: SystemSpec, n_documents: int, depth: int) -> dict[str, str]:
+    """What a reader must know about how quantised vectors were searched."""
+    if spec.precision == "float32":
+        return {}
+    said = {
+        "int8": "int8, in 256 steps from each dimension's least to its greatest document value",
+        "ubinary": "ubinary, a bit for each dimension, 1 above 0",
+    }
+    by = {"int8": "inner product of the codes", "ubinary": "Hamming distance"}[spec.precision]
+    if spec.rescore:
+        n = quantise.n_candidates(depth, n_documents)
+        by += f"; the first {n:,} ordered anew by the float query and the quantised document"
+    return {"precision": said[spec.precision], "searched by": by}
+
+
+def _origin(
+    spec: SystemSpec,
+    facts: ModelFacts,
+    truncation: Truncation | None,
+    quantisation: dict[str, str],
+) -> Origin:
     is_model = PROVIDERS[spec.provider].is_model
     return Origin(
         system=str(spec),
@@ -448,7 +506,8 @@ def _origin(spec: SystemSpec, facts: ModelFacts, truncation: Truncation | None) 
         is_pinned=_is_pinned(spec),
         max_length=facts.max_length,
         dimension=spec.number("dim") or facts.dimension,
-        details=facts.details,
+        precision=spec.precision,
+        details=facts.details | quantisation,
         truncation=truncation,
         batch_cosine=facts.batch_cosine,
     )
@@ -508,6 +567,11 @@ def subject(
     spec: SystemSpec, side: Side, label: str, store: VectorStore, on_progress: OnProgress
 ) -> parity.Subject:
     """Return a system as `parity` takes it. Raises: InputError for one that is no model."""
+    if spec.precision != "float32":
+        raise InputError(
+            f"{label} ({spec}): parity looks at vectors before they are quantised",
+            hint="Leave out precision; `embed-ab compare` tells what quantising costs.",
+        )
     if spec.provider == "vectors":
 
         def given(texts: parity.Texts) -> Vectors:

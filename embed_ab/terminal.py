@@ -16,6 +16,8 @@ from rich.text import Text
 
 from embed_ab import formats
 from embed_ab.check import Check, Lengths
+from embed_ab.matrix import Matrix
+from embed_ab.matrix_surfaces import context_of as matrix_context
 from embed_ab.outputs import Places
 from embed_ab.paired import PairedDifference
 from embed_ab.parity import Parity
@@ -150,6 +152,56 @@ def _slices(compared: Comparison, context: Mapping[str, Any], console: Console) 
     for sliced in compared.slices:
         if said := context["left_out"](sliced):
             _line(console, f"slices by {sliced.field}: {said}")
+
+
+def matrix(found: Matrix, console: Console, *, quiet: bool = False) -> None:
+    """Print the verdict, and unless `quiet` the table, costs and warnings of many systems."""
+    context = matrix_context(found)
+    _line(console, found.verdict, "bold")
+    if context["is_mock"]:
+        _line(console, MOCK_NOTICE, "bold")
+    if quiet:
+        return
+    _line(console)
+    baseline = found.systems[0].label
+    for system in found.systems:
+        is_first = " (baseline)" if system.label == baseline else ""
+        shown = formats.shorten(system.system, 200)
+        _line(console, f"{system.label}{is_first}: {shown}{_prompts(system)}")
+    _line(console, f"set: {context['set_sentence']}")
+    for note in (*found.notes, *found.evalset.notices):
+        _line(console, f"note: {note}")
+    if found.is_redacted:
+        _line(console, REDACTED_NOTICE)
+    _line(console)
+    rows = []
+    for metric in context["metrics"]:
+        for system in found.systems:
+            row = [metric, system.label, formats.number(system.means.get(metric))]
+            if d := context["differences"].get(system.label, {}).get(metric):
+                row += [
+                    formats.signed(d.difference),
+                    formats.interval(d.low, d.high),
+                    formats.p_value(d.p_holm),
+                    f"{d.wins}/{d.losses}/{d.ties}",
+                    context["verdicts"][system.label][metric],
+                ]
+            rows.append(row)
+    headings = ["metric", "", "mean", f"- {baseline}", "interval", "p (Holm)", "W/L/T", "verdict"]
+    _table(console, headings, rows)
+    _line(console, f"Verdicts go by p, adjusted over {found.n_tests}; intervals stand alone.")
+    if (cost := context["cost"]) is not None:
+        _line(console)
+        _table(console, cost.headings, cost.rows)
+        if cost.note:
+            _line(console, cost.note)
+    if found.cautions:
+        _line(console)
+    for caution in found.cautions:
+        of = "" if caution.systems == context["everyone"] else f" ({', '.join(caution.systems)})"
+        _line(console, f"! {caution.code}{of}: {caution.meaning}")
+    if found.ignored:
+        _line(console, f"ignored warnings: {', '.join(found.ignored)}")
 
 
 def places(files: Places, console: Console) -> None:

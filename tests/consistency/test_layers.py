@@ -14,7 +14,7 @@ LAYERS: list[set[str]] = [
     {"records"},
     {"judgements"},
     {"evalset"},
-    {"runs", "providers.prompts", "providers.mock"},
+    {"quantise", "runs", "providers.prompts", "providers.mock"},
     {
         "metrics",
         "overlap",
@@ -38,7 +38,8 @@ LAYERS: list[set[str]] = [
     {"result"},
     {"label_pool"},
     {"comparison", "result_json", "render", "parity"},
-    {"systems"},
+    {"matrix"},
+    {"systems", "matrix_surfaces"},
     {"settings"},
     {"outputs", "starter"},
     {"llm"},

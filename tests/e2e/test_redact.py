@@ -138,6 +138,19 @@ def test_with_redact_no_file_and_no_line_holds_a_text(
     assert "d3" in found["report.html"]
 
 
+def test_with_redact_no_file_and_no_line_of_a_matrix_holds_a_text(
+    evalset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    systems = ["bm25:auto", "mock:word", "mock:char3,precision=int8", "--cluster-by", "topic"]
+    more = ["--no-positive", "exclude", "-k", "2", "--out", str(tmp_path / "out")]
+    given = ["matrix", str(evalset), *systems, *more]
+
+    assert main(given) == 0
+    assert any(holds_a_text(text) for _, text in outputs(tmp_path / "out", capsys))
+    assert main([*given, "--redact"]) == 0
+    assert [n for n, text in outputs(tmp_path / "out", capsys) if holds_a_text(text)] == []
+
+
 def test_what_is_made_from_a_redacted_result_stays_redacted(
     evalset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -314,6 +314,25 @@ class TestSmallFormulas:
     def test_holm_by_hand(self) -> None:
         # sorted 0.01 · 4, 0.03 · 3, 0.04 · 2 raised to 0.09, 0.5 · 1
         assert holm([0.03, 0.5, 0.01, 0.04]) == pytest.approx((0.09, 0.5, 0.04, 0.09))
+
+    @given(
+        p_values=st.lists(st.floats(0.0001, 1), min_size=1, max_size=12),
+        level=st.floats(0.001, 0.5),
+    )
+    def test_holm_rejects_what_the_step_down_procedure_rejects(
+        self, p_values: list[float], level: float
+    ) -> None:
+        """Holm 1979: reject the smallest while p_(i) <= level / (m - i + 1), and stop there."""
+        m = len(p_values)
+        order = sorted(range(m), key=lambda index: p_values[index])
+        rejected = set()
+        for step, index in enumerate(order):
+            assume(abs(p_values[index] * (m - step) - level) > 1e-9)  # no rounding at the limit
+            if p_values[index] > level / (m - step):
+                break
+            rejected.add(index)
+
+        assert {i for i, p in enumerate(holm(p_values)) if p <= level} == rejected
 
     def test_holm_stops_at_one(self) -> None:
         assert holm([0.6, 0.7]) == (1, 1)
