@@ -138,7 +138,8 @@ def embed_cached(
     elif missing and (counted >= 0).all():
         n_tokens_embedded = int(counted.sum())
 
-    unit = normalised(vectors[:, :dim])
+    # In its own place where nothing is cut off: the vectors are most of a run's memory.
+    unit = normalised(vectors[:, :dim], out=vectors if dim is None else None)
     zeros = np.flatnonzero(~unit.any(axis=1))
     if zeros.size:  # only a cut vector can still be zero here
         raise ProviderError(
@@ -257,9 +258,12 @@ def _sound(
     return ProviderError(f"model '{embedder.name}': {fault}", hint=hint, said=said), sound
 
 
-def normalised(vectors: Vectors) -> Vectors:
-    """Rows divided by their L2 norm, computed in float64; zero rows stay zero."""
-    unit = np.empty(vectors.shape, dtype=np.float32)
+def normalised(vectors: Vectors, *, out: Vectors | None = None) -> Vectors:
+    """Rows divided by their L2 norm, computed in float64; zero rows stay zero.
+
+    out: where to put them, which may be `vectors` itself; None makes an array.
+    """
+    unit = np.empty(vectors.shape, dtype=np.float32) if out is None else out
     for start in range(0, len(vectors), _BLOCK):
         block = vectors[start : start + _BLOCK].astype(np.float64)
         norms = np.linalg.norm(block, axis=1, keepdims=True)

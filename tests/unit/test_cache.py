@@ -24,7 +24,7 @@ from embed_ab.providers.cache import (
     cache_folder,
     clear_store,
 )
-from embed_ab.providers.embed import embed_cached, known_facts
+from embed_ab.providers.embed import embed_cached, known_facts, normalised
 from embed_ab.providers.mock import MockEmbedder
 
 DAY = 86400.0
@@ -563,3 +563,11 @@ def test_warm_vectors_equal_cold_ones_in_any_order(texts: list[str]) -> None:
 
     assert np.array_equal(warm[::-1], cold)
     store.close()
+
+
+def test_rows_are_normalised_in_their_own_place_too() -> None:
+    """(3, 4) has the norm 5; a zero row stays zero."""
+    vectors = np.array([[3, 4], [0, 0]], dtype=np.float32)
+
+    assert normalised(vectors, out=vectors) is vectors
+    assert vectors.tolist() == pytest.approx(np.array([[0.6, 0.8], [0, 0]]), abs=1e-7)

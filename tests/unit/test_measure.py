@@ -223,7 +223,7 @@ def test_a_failure_of_any_kind_after_the_ranking_loses_nothing(model: Leaky | Lo
     assert model.asked == [["a"], ["b"]]
 
 
-@pytest.mark.parametrize("count", [10**400, -1, True, None])
+@pytest.mark.parametrize("count", [10**400, -1, True, None], ids=["huge", "-1", "True", "None"])
 def test_a_count_that_cannot_be_leaves_the_tokens_unknown(count: int | None) -> None:
     requests = [Request("document", 1, 8, 0.1), Request("document", 1, count, 0.1)]
 
