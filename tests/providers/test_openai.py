@@ -630,7 +630,7 @@ def test_a_server_that_is_down_is_said_before_the_other_model_works(
 def test_texts_that_the_server_cut_are_said_wherever_a_result_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A token is a character: of 1,020 in all the server reads 296 + 20; 300 would fit."""
+    """A token is a character: of 1,020 in all the server reads 296 + 20, of 300 at most."""
     from embed_ab.cli import main
 
     folder = evalset(tmp_path / "set", {"d1": "x" * 20, "d2": "y" * 1000})
