@@ -645,17 +645,19 @@ def _shown(text: str, stream: TextIO) -> str:
 
 @contextmanager
 def _progress(*, is_quiet: bool) -> Iterator[OnProgress]:
-    """A bar with the time left on a terminal, a line every ten seconds elsewhere."""
+    """A bar with the time left on a terminal, a line every ten seconds elsewhere; waits told."""
     if is_quiet:
         yield lambda what, done, total: None
         return
-    if not sys.stderr.isatty():
-        from embed_ab.terminal import progress_lines
+    from embed_ab.terminal import heard, progress_lines
 
-        yield progress_lines(_say)
+    if not sys.stderr.isatty():
+        with heard(_say):
+            yield progress_lines(_say)
         return
     from rich import progress
     from rich.console import Console
+    from rich.text import Text
 
     columns = (
         progress.TextColumn("{task.description}", markup=False),
@@ -663,7 +665,10 @@ def _progress(*, is_quiet: bool) -> Iterator[OnProgress]:
         progress.MofNCompleteColumn(),
         progress.TimeRemainingColumn(),
     )
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with (
+        progress.Progress(*columns, console=Console(stderr=True), transient=True) as bars,
+        heard(lambda text: bars.print(Text(_shown(text, sys.stderr)))),
+    ):
         tasks: dict[str, progress.TaskID] = {}
 
         def show(what: str, done: int, total: int) -> None:

@@ -265,6 +265,9 @@ def _retrieve_all(
     folder = cache_folder(os.environ) if settings.cache and needs_store else None
     with closing(VectorStore.open(folder)) as store:
         for label, spec in specs.items():
+            # A server that is down is said before a model here has worked for an hour.
+            systems.contact(spec, sides[label], store)
+        for label, spec in specs.items():
             started = time.perf_counter()
             retrieved[label] = systems.retrieve(
                 spec,

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers import ollama, openai
-from embed_ab.providers.http import RequestRefused, Server, shown
+from embed_ab.providers.http import RequestRefused, Server
 
 Message = Mapping[str, str]
 Schema = Mapping[str, Any]
@@ -237,16 +237,5 @@ def chat(spec: str, environ: Mapping[str, str], *, connect: Callable[..., Server
     if provider == "openai":
         server = openai.server(environ, connect=connect, total_seconds=_TOTAL_SECONDS)
         return OpenAIChat(model=model, server=server)
-    url, key = ollama.base_url(environ), environ.get("OLLAMA_API_KEY", "").strip()
-    if key and not (key.isascii() and key.isprintable() and " " not in key):
-        raise InputError(
-            "OLLAMA_API_KEY holds a character that no key has", hint="Copy the key again."
-        )
-    server = connect(
-        url,
-        headers={"Authorization": f"Bearer {key}"} if key else {},
-        hint=f"Start it with `ollama serve`, or set OLLAMA_HOST: it is {shown(url)} now.",
-        hints={404: f"ollama pull {model}"},
-        total_seconds=_TOTAL_SECONDS,
-    )
+    server = ollama.server(environ, model, connect=connect, total_seconds=_TOTAL_SECONDS)
     return OllamaChat(model=model, server=server)

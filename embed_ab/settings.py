@@ -11,7 +11,7 @@ import json
 import re
 import reprlib
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -33,6 +33,7 @@ from embed_ab.comparison import Options
 from embed_ab.errors import InputError
 from embed_ab.gate import Gate
 from embed_ab.metrics import Metric
+from embed_ab.providers.http import is_secret_name
 from embed_ab.systems import PROVIDERS, Side, SystemSpec
 
 CONFIG_NAME = ".embed-ab.yml"
@@ -85,10 +86,25 @@ def _object(value: Any) -> Any:
         raise ValueError('Input should be a JSON object, such as {"input_type": "query"}') from None
 
 
-def _no_input(value: dict[str, Any]) -> dict[str, Any]:
+def _public(value: dict[str, Any]) -> dict[str, Any]:
     if "input" in value:
         raise ValueError("Input should not hold 'input': that is where the texts go")
+    if name := next(filter(is_secret_name, _names(value)), None):
+        raise ValueError(
+            f"Input should not hold '{name}': what is given here is shown in results, and keys "
+            "come from the environment"
+        )
     return value
+
+
+def _names(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield str(name)
+            yield from _names(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _names(item)
 
 
 Whole = Annotated[int, BeforeValidator(_number)]
@@ -96,7 +112,7 @@ Price = Annotated[float, BeforeValidator(_number), AllowInfNan(False)]
 Params = Annotated[
     dict[str, Any],
     BeforeValidator(_object),
-    AfterValidator(_no_input),
+    AfterValidator(_public),
     PlainSerializer(json.dumps),
     WithJsonSchema({"type": ["object", "string"]}),
 ]
@@ -435,8 +451,9 @@ def resolve(
                 f"there is no setting '{key}'" + _did_you_mean(key, allowed_keys()),
                 hint="`embed-ab schema` prints every setting.",
             ) from None
-        shown = reprlib.repr(value)  # bounded, whatever was given
-        wrong = InputError(f"{place}: {reason}, not {shown}", hint=_help(key))
+        # Bounded, whatever was given; parameters may hold a key that was not meant for here.
+        shown = "" if key.endswith("-params") else f", not {reprlib.repr(value)}"
+        wrong = InputError(f"{place}: {reason}{shown}", hint=_help(key))
         wrong.path = None if key in given else config
         raise wrong from None
 

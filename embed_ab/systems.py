@@ -397,6 +397,16 @@ def retrieve(
     )
 
 
+def contact(spec: SystemSpec, side: Side, store: VectorStore) -> None:
+    """Ask the server of a system for what the store does not know of its model.
+
+    Raises: ProviderError for one that is down or lacks the model.
+    """
+    provider = PROVIDERS[spec.provider]
+    if provider.is_served and provider.embedder is not None:
+        known_facts(provider.embedder(spec, side), store)
+
+
 def _probe(embedder: Embedder, store: VectorStore) -> Callable[[Sequence[str], Role], None]:
     """What compares texts alone and in a batch, once, when the model is about to embed anything.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -181,6 +183,25 @@ def progress_lines(
             say(f"{what} {done:,} of {total:,}, about {left:.0f} s left")
 
     return show
+
+
+@contextmanager
+def heard(say: Callable[[str], None]) -> Iterator[None]:
+    """Say what the package logs meanwhile, such as a wait for a server, one line each."""
+
+    class Said(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(formats.shorten(formats.plain(record.getMessage()), 500))
+
+    logger, handler = logging.getLogger("embed_ab"), Said()
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(handler)
 
 
 def check(found: Check, console: Console) -> None:

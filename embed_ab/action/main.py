@@ -126,7 +126,8 @@ def measure(step: Step, given: Publishing, kept: Kept) -> Measured | Failed:
 def _compare(step: Step, settings: Settings) -> commands.Finished:
     with step.phase("comparison"), step.log.inert():
         progress = terminal.progress_lines(step.log.line)
-        return commands.compare(settings, on_progress=progress)
+        with terminal.heard(step.log.line):
+            return commands.compare(settings, on_progress=progress)
 
 
 def finish(step: Step, given: Publishing, result: Measured | Failed) -> int:

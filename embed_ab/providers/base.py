@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from embed_ab.errors import ProviderError
+from embed_ab.errors import InputError, ProviderError
 
 Role = Literal["query", "document"]
 Vectors = NDArray[np.float32]
+MAX_TOKENS_COUNTED = 10**12  # of one request; beyond it a count means nothing, and sums overflow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +45,14 @@ class Embedded:
     n_kept: int64 (n_texts,) leading characters embedded of a text that the server would not take
         whole, −1 for whole texts; None where all are whole.
     faults: by row, why a text has no vector; its row of `vectors` means nothing.
+    passing: rows shortened for a reason that may pass, such as a busy server: not to be stored.
     """
 
     vectors: Vectors
     n_tokens: NDArray[np.int64] | None = None
     n_kept: NDArray[np.int64] | None = None
     faults: Mapping[int, ProviderError] = field(default_factory=dict)
+    passing: frozenset[int] = frozenset()
 
 
 class Request(NamedTuple):
@@ -68,20 +71,15 @@ class Usage:
     requests: list[Request] = field(default_factory=list)
 
     @property
-    def n_texts(self) -> int:
-        """Texts sent, those sent again included."""
-        return sum(request.n_texts for request in self.requests)
-
-    @property
     def n_tokens(self) -> int | None:
-        """Tokens that the server counted; None where it did not, for any request."""
-        counts = [request.n_tokens for request in self.requests]
-        return None if None in counts else sum(count for count in counts if count is not None)
-
-    @property
-    def request_seconds(self) -> list[float]:
-        """Seconds of each request, in the order of the answers."""
-        return [request.seconds for request in self.requests]
+        """Tokens that the server counted; None where it gave no possible count of any request."""
+        n_tokens = 0
+        for request in self.requests:
+            count = request.n_tokens
+            if type(count) is not int or not 0 <= count <= MAX_TOKENS_COUNTED:
+                return None
+            n_tokens += count
+        return n_tokens
 
 
 class Embedder(Protocol):
@@ -125,3 +123,18 @@ class Served(Protocol):
     @property
     def truncate(self) -> bool:
         """Whether texts that are too long are shortened, not named."""
+
+
+def refuse_fields(
+    query_params: Mapping[str, Any], document_params: Mapping[str, Any], ours: Mapping[str, str]
+) -> None:
+    """Raise InputError for a parameter that would change what is ours to say in a request.
+
+    ours: the names of such fields, and what to do instead.
+    """
+    for params in (query_params, document_params):
+        for name in params:
+            if name in ours:
+                raise InputError(
+                    f"query-params and doc-params may not hold '{name}'", hint=ours[name]
+                )

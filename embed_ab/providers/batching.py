@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -12,7 +13,21 @@ from embed_ab.providers.base import Embedded, Request, Role, Usage, Vectors
 from embed_ab.providers.http import RequestRefused
 
 MAX_TOKENS = 100_000  # of one request, estimated; the lowest limit of a large provider is 120,000
+MAX_FAULTS = 3  # texts of a call that are singled out; one is enough to end the run
 _SHORTEST = 16  # characters; a text refused at this length is not refused for its length
+_CLOSER = 4  # bisections: what passes is at most a sixteenth shorter than what would pass
+_PLAIN = "What is an embedding?"
+# What servers say of a single text that is too long, beyond the words that http.py knows.
+_LENGTH = re.compile(
+    r"\b(string|text|prompt|document|sequence|content|query|body|payload|entity)s?\b.{0,30}"
+    r"\btoo (long|large|big)\b"
+    r"|\btoo many (\w+ )?(tokens|characters|bytes|words)\b"
+    r"|\b(tokens?|characters?|bytes|length|size)\b.{0,60}"
+    r"\b(exceed\w*|max|maximum|limit|longer than|larger than|at most|less than)\b"
+    r"|\b(exceed\w*|max|maximum|limit|longer than|larger than|at most|less than)\b.{0,60}"
+    r"\b(tokens?|characters?|bytes|length|size)\b",
+    re.IGNORECASE,
+)
 
 
 class Answer(NamedTuple):
@@ -25,7 +40,11 @@ class Answer(NamedTuple):
 
 def estimated_tokens(text: str) -> int:
     """Return about how many tokens a text has, rather more: English four bytes, Korean three."""
-    return len(text.encode("utf-8", "replace")) // 3 + 1
+    return _n_bytes(text) // 3 + 1
+
+
+def _n_bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
 
 
 class Batcher:
@@ -48,6 +67,11 @@ class Batcher:
         self._max_tokens = MAX_TOKENS
         self._truncate = truncate
         self._usage = usage
+        # Of single texts: characters of the longest that passed; estimated tokens of the shortest
+        # that was refused for its length; bytes of what passed of the last one shortened.
+        self._longest = 0
+        self._too_long: float = float("inf")
+        self._fitting = 0
 
     def embed(self, texts: Sequence[str], role: Role) -> Embedded:
         """Return the vectors of some texts; texts without one are among the faults.
@@ -60,15 +84,17 @@ class Batcher:
         return work.embedded()
 
     def _parts(self, texts: Sequence[str], rows: Sequence[int]) -> Iterator[Sequence[int]]:
-        """Split rows by the limits known now."""
+        """Split rows by the limits known now; a text that is likely too long goes alone."""
         start, tokens = 0, 0
+        is_full = False
         for place, row in enumerate(rows):
             more = estimated_tokens(texts[row])
-            if place > start and (
-                place - start >= self._max_texts or tokens + more > self._max_tokens
-            ):
+            is_long = more >= self._too_long
+            is_full |= place - start >= self._max_texts or tokens + more > self._max_tokens
+            if place > start and (is_full or is_long):
                 yield rows[start:place]
                 start, tokens = place, 0
+            is_full = is_long
             tokens += more
         yield rows[start:]
 
@@ -78,12 +104,17 @@ class Batcher:
         if len(parts) > 1:
             return all([self._fill(work, part) for part in parts])
         try:
-            vectors = self._request([work.texts[row] for row in rows], work.role)
+            vectors = self._request([work.texts[row] for row in rows], work)
         except RequestRefused as error:
             if not (error.may_be_size or error.names_nan):
                 raise
+            if not work.has_passed and not error.names_length:
+                self._try_plain(work, error)
+            if len(work.faults) >= MAX_FAULTS:
+                work.faults.update(dict.fromkeys(rows, error))
+                return False
             if len(rows) == 1:
-                self._shorten(work, rows[0], error)
+                self._single(work, rows[0], error)
                 return False
             middle = (len(rows) + 1) // 2
             halves = rows[:middle], rows[middle:]
@@ -96,7 +127,23 @@ class Batcher:
             for place in np.flatnonzero(~is_sound).tolist():
                 # The company of other texts may be the reason: once more, alone.
                 self._fill(work, [rows[place]])
+        elif (n_tokens := estimated_tokens(work.texts[rows[0]])) >= self._too_long:
+            self._too_long = n_tokens + 1  # this one has more characters a token
         return True
+
+    def _try_plain(self, work: _Work, error: RequestRefused) -> None:
+        """Raise where a short plain text is refused too: then it is the request, not a text."""
+        try:
+            self._request([_PLAIN], work)
+        except RequestRefused:
+            raise RequestRefused(
+                error.unquoted,
+                status=error.status,
+                hint=error.hint
+                or "The server refuses any text: check that the model is one for embeddings, and "
+                "the fields of query-params and doc-params.",
+                said=error.said,
+            ) from error
 
     def _learn(
         self, work: _Work, halves: tuple[Sequence[int], Sequence[int]], error: RequestRefused
@@ -108,28 +155,71 @@ class Batcher:
         else:
             self._max_texts = min(self._max_texts, len(halves[0]))
 
-    def _shorten(self, work: _Work, row: int, error: RequestRefused) -> None:
-        """Embed the longest half, quarter, … of a text that is taken; else note the fault."""
-        text, length = work.texts[row], len(work.texts[row])
+    def _single(self, work: _Work, row: int, error: RequestRefused) -> None:
+        """Shorten a text that was refused alone, if its length may be why; else note the fault."""
         work.faults[row] = error
-        while self._truncate and not error.names_nan and length >= 2 * _SHORTEST:
-            length //= 2
-            if not text[:length].strip():
-                return
+        text = work.texts[row]
+        is_length = (
+            error.names_length
+            or error.status == 413
+            or bool(_LENGTH.search(error.said))
+            or (not error.said and len(text) > self._longest)
+        )
+        if is_length and not error.names_nan:
+            self._too_long = min(self._too_long, estimated_tokens(text))
+            if self._truncate:
+                self._shorten(work, row, error)
+
+    def _shorten(self, work: _Work, row: int, error: RequestRefused) -> None:
+        """Embed the beginning of a text: at least 15/16 of what the server would take of it."""
+        text = work.texts[row]
+        passed, refused = 0, len(text)  # the longest beginning that passed, the shortest refused
+        length, step = refused // 2, 1
+        if self._fitting:  # begin with as much as passed of another text, and go on from there
+            length, step = refused * self._fitting // _n_bytes(text), 16
+            length = min(length, refused - refused // 16 - 1)
+        n_closer, may_pass = 0, _may_pass(error)
+        while length >= _SHORTEST and text[:length].strip() and n_closer <= _CLOSER:
             try:
-                work.keep([row], self._request([text[:length]], work.role))
+                vectors = self._request([text[:length]], work)
             except RequestRefused as again:
+                if again.names_nan:
+                    work.faults[row] = again
+                    return
                 if not again.may_be_size:
                     raise
+                refused = length
+                may_pass |= _may_pass(again)
             else:
-                work.n_kept[row] = length
-                del work.faults[row]
-                return
+                passed = length
+                work.keep([row], vectors)
+            if passed >= refused - max(passed // 16, 1):
+                break
+            if not passed:
+                length = refused - max(refused // max(step, 2), 1)
+            else:
+                n_closer += refused <= 2 * passed
+                length = min(passed + max(passed // step, 1), (passed + refused) // 2)
+            step = max(step // 4, 1)
+        if passed:
+            work.n_kept[row] = passed
+            del work.faults[row]
+            self._fitting = _n_bytes(text[:passed])
+            if may_pass:
+                work.passing.add(row)
 
-    def _request(self, texts: Sequence[str], role: Role) -> Vectors:
-        answer = self._send(texts, role)
-        self._usage.requests.append(Request(role, len(texts), answer.n_tokens, answer.seconds))
+    def _request(self, texts: Sequence[str], work: _Work) -> Vectors:
+        answer = self._send(texts, work.role)
+        request = Request(work.role, len(texts), answer.n_tokens, answer.seconds)
+        self._usage.requests.append(request)
+        work.has_passed = True
+        self._longest = max(self._longest, *map(len, texts))
         return answer.vectors
+
+
+def _may_pass(error: RequestRefused) -> bool:
+    """Whether a pause may heal what is said to be a matter of length."""
+    return error.status == 429 or error.status >= 500
 
 
 class _Work:
@@ -138,9 +228,11 @@ class _Work:
     def __init__(self, texts: Sequence[str], role: Role) -> None:
         self.texts = texts
         self.role = role
+        self.has_passed = False
         self.vectors: Vectors = np.empty((len(texts), 0), dtype=np.float32)
         self.n_kept = np.full(len(texts), -1, dtype=np.int64)
         self.faults: dict[int, ProviderError] = {}
+        self.passing: set[int] = set()
 
     def keep(self, rows: Sequence[int], vectors: Vectors) -> None:
         known, dimension = self.vectors.shape[1], vectors.shape[1]
@@ -157,4 +249,5 @@ class _Work:
             vectors=self.vectors,
             n_kept=self.n_kept if (self.n_kept >= 0).any() else None,
             faults=self.faults,
+            passing=frozenset(self.passing),
         )

@@ -10,13 +10,17 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from embed_ab.errors import EmbedAbError, InputError
 from embed_ab.providers.base import Embedded, ModelFacts, Role, Vectors
+
+T = TypeVar("T")
 
 FILE_NAME = "vectors.sqlite3"
 _APPLICATION_ID = 0x656D6162  # "emab", in the header of our files
@@ -41,6 +45,7 @@ CREATE TABLE IF NOT EXISTS shortened (
 """
 _WAIT_SECONDS = 30.0  # for another process that is writing
 _KEYS_PER_QUERY = 500  # SQLite takes at least 999 parameters
+_ROWS_AT_ONCE = 100  # of five each
 _STORED = np.dtype("<f4")
 
 
@@ -184,15 +189,24 @@ class VectorStore:
         today = self._today()
         kept = [-1] * len(texts) if embedded.n_kept is None else embedded.n_kept.tolist()
         rows, shortened = [], []
-        for key, vector, count, n_kept in zip(
-            _keys(fingerprint, role, prompt, texts), embedded.vectors, counts, kept, strict=True
+        blobs = embedded.vectors.astype(_STORED).tobytes()
+        width = len(blobs) // max(len(texts), 1)
+        for place, (key, count, n_kept) in enumerate(
+            zip(_keys(fingerprint, role, prompt, texts), counts, kept, strict=True)
         ):
-            blob = vector.astype(_STORED).tobytes()
+            blob = blobs[place * width : (place + 1) * width]
             rows.append((key, blob, count, _checksum(key, blob, count), today))
             if n_kept >= 0:
                 shortened.append((key, n_kept))
         with self._guarded(), self._transaction():
-            self._connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?,?,?,?)", rows)
+            for some in _chunks(rows, _ROWS_AT_ONCE):
+                # One statement: between single ones the threads that ask a server would be let in
+                # and out again, row by row.
+                places = ",".join(["(?,?,?,?,?)"] * len(some))
+                self._connection.execute(
+                    f"INSERT OR REPLACE INTO vectors VALUES {places}",
+                    list(chain.from_iterable(some)),
+                )
             if shortened or self._connection.execute("SELECT 1 FROM shortened").fetchone():
                 # A text that was shortened once may pass whole later.
                 self._connection.executemany(
@@ -337,9 +351,9 @@ def _checksum(key: bytes, blob: bytes, count: int | None) -> int:
     return zlib.crc32(blob, zlib.crc32(f"{count}".encode(), zlib.crc32(key)))
 
 
-def _chunks(keys: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
-    for start in range(0, len(keys), size):
-        yield keys[start : start + size]
+def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def _files(path: Path) -> list[Path]:

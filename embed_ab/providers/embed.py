@@ -69,7 +69,8 @@ def embed_cached(
     dim: keep only so many leading elements before normalising (Matryoshka).
     batch: texts a call; a server's embedder has its own number.
     on_progress: called before the first and after each batch with the texts done and to do.
-    before: called with the first batch before the time is taken; not when the store has all.
+    before: called with the shortest and the longest text to embed, before the time is taken; not
+        when the store has all.
     Raises: InputError for a dim above the model's; ProviderError, naming a text's id, for vectors
     that are too few, of another dimension, not finite or zero.
     """
@@ -97,7 +98,7 @@ def embed_cached(
     if missing:
         report(0, len(missing))
         if before is not None:
-            before([distinct[row] for row in missing[:size]], role)
+            before([distinct[missing[-1]], distinct[missing[0]]], role)
     told = served.usage.n_tokens if served else None
     started = clock()
     waiting = deque(missing[start : start + size] for start in range(0, len(missing), size))
@@ -113,9 +114,10 @@ def embed_cached(
         names = [ids[distinct[row]] for row in rows]
         fault, sound = _sound(embedder, outcome, names, facts.dimension)
         if sound:  # kept, whatever became of the others
+            lasting = [place for place in sound if place not in outcome.passing]
+            batch_texts = [distinct[rows[place]] for place in lasting]
+            store.put(embedder.fingerprint, role, prompt, batch_texts, _only(outcome, lasting))
             kept, rows = _only(outcome, sound), [rows[place] for place in sound]
-            batch_texts = [distinct[row] for row in rows]
-            store.put(embedder.fingerprint, role, prompt, batch_texts, kept)
             vectors[rows] = kept.vectors
             n_kept[rows] = -1 if kept.n_kept is None else kept.n_kept
             if kept.n_tokens is not None:
@@ -245,8 +247,8 @@ def _sound(
             fault = f"'{ids[row]}': {cause.unquoted}"
             said = cause.said
             hint = cause.hint or (
-                "The server refuses this text, also alone, or a field of the request: go by its "
-                "own words. Without --no-truncate a long text is shortened."
+                "The server refuses this text, also alone: go by its own words. Without "
+                "--no-truncate a text is shortened where they are about its length."
             )
         elif is_finite[row]:
             fault = f"the vector of '{ids[row]}' is all zero"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import _thread
+import base64
 import json
+import logging
 import random
 import re
 import threading
@@ -11,16 +13,20 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from ipaddress import ip_address
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 from httpx_retries import Retry, RetryTransport
 
 from embed_ab.errors import InputError, ProviderError
 
+_LOG = logging.getLogger(__name__)  # waits and the like, for those who listen
+
 TRIES = 7
+FIRST_TRIES = 2  # of a server that never answered: it may be loading a model, or be none at all
 CONNECT_SECONDS = 4.0  # a server that is down must be known within five
 MAX_WAIT_SECONDS = 600.0  # a longer Retry-After is a quota of hours, and ends the run
 MAX_ANSWER_BYTES = 256 * 2**20
@@ -34,7 +40,14 @@ _HINTS = {
     403: "Check the key that the environment gives for this server, and what it may use.",
     404: "Check the server's address and the name of the model.",
 }
+_SPEAKS_OF_SIZE = frozenset({429, 500})  # besides 4xx; a 503 is about the server, whatever it says
 _NAN = re.compile(r"\bNaN\b")  # Ollama answers 500: json: unsupported value: NaN
+# Not the plural: truncate_prompt_tokens is a number.
+_SECRET_NAME = re.compile(
+    r"(^|[_-]|api|access|secret|private|subscription)key$|token$|secret|passw|credential"
+    r"|^auth(orization)?$|^sig(nature)?$|^code$",
+    re.IGNORECASE,
+)
 # Texts or batches that are too long; some servers say so with 429 or 500. A rate limit, "tokens per
 # min", must not match: waiting heals it.
 _TOO_LONG = re.compile(
@@ -79,12 +92,40 @@ def read_base_url(text: str, variable: str) -> httpx.URL:
         url = httpx.URL(text if "://" in text else f"http://{text}")
     except (httpx.InvalidURL, ValueError):
         url = httpx.URL("")
-    if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535:
+    if url.scheme not in ("http", "https") or not _is_host(url.host) or (url.port or 0) > 65535:
         raise InputError(
             f"{variable} is not the address of a server",
             hint=f"Write {variable}=http://localhost:8000.",
         )
     return url
+
+
+def _is_host(name: str) -> bool:
+    try:
+        name.encode("ascii" if ":" in name else "idna")  # what the system's lookup will do
+    except UnicodeError:
+        return False
+    return bool(name)
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a field or parameter of this name is likely to hold a key."""
+    return bool(_SECRET_NAME.search(name))
+
+
+def bearer(key: str, variable: str) -> dict[str, str]:
+    """Return the header that carries the key of an environment variable, none for "".
+
+    Raises: InputError that names the variable, and never the key.
+    """
+    if not key:
+        return {}
+    if not re.fullmatch("[!-~]+", key):
+        raise InputError(
+            f"{variable} holds a character that no key has",
+            hint="Copy it again: one word of letters, digits and signs.",
+        )
+    return {"Authorization": f"Bearer {key}"}
 
 
 def is_loopback(url: httpx.URL) -> bool:
@@ -112,17 +153,18 @@ class Server:
     """A server under one base URL, asked by one policy; any number of threads may ask at once.
 
     What a pause may heal (408, 425, 429, 5xx, time-outs) is tried TRIES times over two minutes, or
-    as long as Retry-After wants. A connection that fails is an error at once, until the server has
-    answered a request; from then on it too is tried again.
+    as long as Retry-After wants. Until the server has answered a request, a connection that fails
+    is an error at once, and a time-out at the second try; from then on both are tried again.
+    Each wait is told to the logger of this module, level INFO.
 
-    headers: sent with every request to this host and no other; their values never show in errors.
+    headers: sent with every request to this host and no other. Their values never show in errors,
+        nor do passwords and parameters in the base URL.
     clock, sleep, jitter: seconds that only grow, waiting, and a number from 0 to 1.
     transport: what carries the requests; None takes the network, with the proxies and CA bundles
         that the environment names.
     hint: what mends a server that cannot be reached; hints: the same for single statuses.
     total_seconds: for one try, from the name lookup to the last byte.
-    concurrency: how many requests may be on their way at once, those that wait for a new try
-        included; None for any number.
+    concurrency: how many requests may be on their way at once; None for any number.
     """
 
     def __init__(
@@ -140,34 +182,49 @@ class Server:
         connect_seconds: float = CONNECT_SECONDS,
         concurrency: int | None = None,
     ) -> None:
-        self._slots = threading.Semaphore(concurrency) if concurrency else nullcontext()
         self.base_url = httpx.URL(base_url)
         own_host = f"[{self.base_url.host}]" if ":" in self.base_url.host else self.base_url.host
-        client = httpx.Client(
-            headers=dict(headers or {}),
-            timeout=httpx.Timeout(total_seconds, connect=connect_seconds, pool=None),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
-            transport=transport,
-            # A proxy cannot reach this machine's own loopback, whatever the environment says.
-            mounts={f"all://{own_host}": None} if is_loopback(self.base_url) else None,
-        )
+        try:
+            client = httpx.Client(
+                headers=dict(headers or {}),
+                timeout=httpx.Timeout(total_seconds, connect=connect_seconds, pool=None),
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+                transport=transport,
+                # A proxy cannot reach this machine's own loopback, whatever the environment says.
+                mounts={f"all://{own_host}": None} if is_loopback(self.base_url) else None,
+            )
+        except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:
+            raise InputError(
+                f"no connection can be made: {type(error).__name__}: {error}",
+                hint="Look at the variables SSL_CERT_FILE, HTTPS_PROXY, ALL_PROXY and NO_PROXY.",
+            ) from None
+        secrets = _secrets(self.base_url, headers or {})
+        if secrets and self.base_url.scheme == "http" and not is_loopback(self.base_url):
+            _LOG.info("the key goes to %s over plain http", shown(self.base_url))
         self._close = weakref.finalize(self, client.close)
         self._client = client
         once = _Once(
             client,
             hint=hint,
             hints=_HINTS | dict(hints or {}),
-            secrets=[value.split()[-1] for value in (headers or {}).values() if value.strip()],
+            secrets=secrets,
             total_seconds=total_seconds,
             connect_seconds=connect_seconds,
             clock=clock,
+            slots=threading.Semaphore(concurrency) if concurrency else nullcontext(),
         )
         self._once = once
-        self._transport = RetryTransport(once, _Waits(sleep=sleep, jitter=jitter))
+        self._transport = RetryTransport(
+            once, _Waits(sleep=sleep, jitter=jitter, place=shown(self.base_url))
+        )
 
     def close(self) -> None:
         """Close the connections."""
         self._close()
+
+    def masked(self, text: str) -> str:
+        """Return what a server said, on one line, bounded, without our keys."""
+        return self._once.masked(text)
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the JSON object that answers a request. Raises: RequestRefused, ProviderError."""
@@ -192,8 +249,7 @@ class Server:
     def _ask(self, method: str, path: str, **more: Any) -> tuple[dict[str, Any], float]:
         request = self._client.build_request(method, self.url(path), **more)
         try:
-            with self._slots:
-                response = self._transport.handle_request(request)
+            response = self._transport.handle_request(request)
         except httpx.RequestError as error:
             raise ProviderError(
                 f"{_place(request)}: {_reason(error)} ({TRIES} tries)",
@@ -216,6 +272,7 @@ class _Waits(Retry):
         *,
         sleep: Callable[[float], None],
         jitter: Callable[[], float],
+        place: str = "",
         attempts_made: int = 0,
     ) -> None:
         super().__init__(
@@ -227,16 +284,29 @@ class _Waits(Retry):
         )
         self._sleep = sleep
         self._jitter = jitter
+        self._place = place
 
     def increment(self) -> _Waits:
-        return _Waits(sleep=self._sleep, jitter=self._jitter, attempts_made=self.attempts_made + 1)
+        return _Waits(
+            sleep=self._sleep,
+            jitter=self._jitter,
+            place=self._place,
+            attempts_made=self.attempts_made + 1,
+        )
 
     def sleep(self, response: httpx.Response | Exception) -> None:
         wait: float = 2.0**self.attempts_made  # 2, 4, … 64: 126 seconds in all
         if isinstance(response, httpx.Response):
             wait = max(wait, self.asked_wait(response))
-        # Upwards only: never earlier than the server asked for.
-        self._sleep(wait * (1 + 0.25 * self._jitter()))
+        wait *= 1 + 0.25 * self._jitter()  # upwards only: never earlier than the server asked for
+        failed = (
+            f"{response.status_code} {response.reason_phrase}".rstrip()
+            if isinstance(response, httpx.Response)
+            else _reason(response)
+        )
+        next_try = self.attempts_made + 1
+        _LOG.info("%s: %s; try %d of %d in %.0f s", self._place, failed, next_try, TRIES, wait)
+        self._sleep(wait)
 
     def asked_wait(self, response: httpx.Response) -> float:
         """Seconds that Retry-After asks for, 0 where it is absent or no number and no date."""
@@ -259,6 +329,7 @@ class _Once(httpx.BaseTransport):
         total_seconds: float,
         connect_seconds: float,
         clock: Callable[[], float],
+        slots: AbstractContextManager[object],
     ) -> None:
         self._client = client
         self._hint = hint
@@ -267,20 +338,25 @@ class _Once(httpx.BaseTransport):
         self._total_seconds = total_seconds
         self._connect_seconds = connect_seconds
         self._clock = clock
+        self._slots = slots
         self._has_answered = False
+        self._n_unanswered = 0
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         try:
-            response = self._in_time(request)
+            with self._slots:  # free again before the answer is parsed
+                response = self._in_time(request)
             if response.is_success:
                 response.extensions["json"] = _object(response)
         except httpx.RequestError as error:
             waited = isinstance(error, httpx.TimeoutException)
-            may_pass = waited and not isinstance(error, httpx.ConnectTimeout)
-            if self._has_answered or may_pass:
+            tries = FIRST_TRIES if waited and not isinstance(error, httpx.ConnectTimeout) else 1
+            self._n_unanswered += 1
+            if self._has_answered or self._n_unanswered < tries:
                 raise
+            reason = self.masked(_reason(error))
             raise ProviderError(
-                f"{_place(request)}: {_reason(error)}",
+                f"{_place(request)}: {reason}{f' ({tries} tries)' if tries > 1 else ''}",
                 hint=self._hint,
                 said=self.said(error.response) if isinstance(error, _NotJson) else "",
             ) from error
@@ -292,10 +368,13 @@ class _Once(httpx.BaseTransport):
 
     def said(self, response: httpx.Response) -> str:
         """Return what the server wrote, on one line, bounded, without our keys."""
-        text = _said(response)
+        return self.masked(_said(response))
+
+    def masked(self, text: str) -> str:
+        """Return a text on one line, bounded, without our keys."""
         for secret in self._secrets:
             text = text.replace(secret, "…")
-        return text[:_MAX_SAID]
+        return re.sub(r"\s+", " ", text).strip()[:_MAX_SAID]
 
     def _refuse(self, request: httpx.Request, response: httpx.Response) -> None:
         """Raise RequestRefused unless a pause may heal."""
@@ -312,7 +391,9 @@ class _Once(httpx.BaseTransport):
             hint = _AGAIN_HINT
         elif "insufficient_quota" in response.text:
             hint = "The account has no credit left."
-        elif status in _RETRIED and not (_TOO_LONG.search(said) or _NAN.search(said)):
+        elif status in _RETRIED and not (
+            status in _SPEAKS_OF_SIZE and (_TOO_LONG.search(said) or _NAN.search(said))
+        ):
             return
         raise RequestRefused(answered, status=status, hint=hint, said=said)
 
@@ -429,7 +510,23 @@ def _said(response: httpx.Response) -> str:
                 names = ("error", "message", "detail", "msg", "errors", "error_message")
                 found = next((found[name] for name in names if found.get(name)), "")
         text = found if isinstance(found, str) else ""
-    return re.sub(r"\s+", " ", text[: 4 * _MAX_SAID]).strip()
+    return text[: 4 * _MAX_SAID]
+
+
+def _secrets(url: httpx.URL, headers: Mapping[str, str]) -> list[str]:
+    """What must not show: keys in headers, the password and the parameters of an address.
+
+    Each as it is and as it is sent; the longest first, because one may hold another.
+    """
+    found = {value.split()[-1] for value in headers.values() if value.strip()}
+    if url.password:
+        user = f"{url.username}:{url.password}".encode()
+        found |= {url.password, base64.b64encode(user).decode()}
+    for name, value in url.params.multi_items():
+        if name != "api-version" and len(value) > 3:  # a shorter one would make holes in words
+            found.add(value)
+    found |= {quote(text, safe="") for text in found}
+    return sorted(found - {""}, key=len, reverse=True)
 
 
 def _place(request: httpx.Request) -> str:
@@ -447,7 +544,7 @@ def _target(request: httpx.Request, response: httpx.Response) -> str:
         return "an address that is none"
 
 
-def _reason(error: httpx.RequestError) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, httpx.ConnectTimeout):
         return "no connection in time"
     if isinstance(error, httpx.TimeoutException):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
-from embed_ab.errors import ProviderError
-from embed_ab.providers.base import Embedder, Role, Vectors
+from embed_ab.providers.base import Embedder, Role, Served, Vectors
 
 MAX_QUERIES = 20
 MAX_SECONDS = 10.0
-_LENGTH = 200
+_SHORT, _LONG = 40, 200  # characters
 
 
 def cosines(a: Vectors, b: Vectors) -> NDArray[np.float64]:
@@ -29,21 +30,21 @@ def cosines(a: Vectors, b: Vectors) -> NDArray[np.float64]:
 
 
 def batch_cosine(embedder: Embedder, texts: Sequence[str], role: Role) -> float | None:
-    """Embed the shortest and the longest text, cut at 200 characters, alone and together.
+    """Embed the shortest and the longest text alone and together, cut at 40 and 200 characters.
+
+    They must differ in length: in a batch the shorter text is padded to the longer one, and it is
+    there that a faulty attention mask, or a pooling that takes padding in, changes its vector. Two
+    texts of one length hide that.
 
     Returns: the lower of the two cosines; None where there are no two texts, or a vector is none.
     Raises: ProviderError.
     """
-    shortened = sorted(
-        {text.strip()[:_LENGTH] for text in texts}, key=lambda text: (len(text), text)
-    )
-    alone = [
-        embedder.embed([text], role).vectors
-        for text in dict.fromkeys(shortened[:1] + shortened[-1:])
-    ]
-    if len(alone) < 2:
+    by_length = sorted({text.strip() for text in texts}, key=lambda text: (len(text), text))
+    pair = list(dict.fromkeys([by_length[0][:_SHORT], by_length[-1][:_LONG]]))
+    if len(pair) < 2:
         return None
-    together = embedder.embed([shortened[0], shortened[-1]], role).vectors
+    alone = [embedder.embed([text], role).vectors for text in pair]
+    together = embedder.embed(pair, role).vectors
     if {vectors.shape[1] for vectors in alone} != {together.shape[1]} or len(together) != 2:
         return None  # for those who check every batch to say
     lowest = float(cosines(np.concatenate(alone), together).min())
@@ -51,23 +52,47 @@ def batch_cosine(embedder: Embedder, texts: Sequence[str], role: Role) -> float 
 
 
 def query_seconds(
-    embedder: Embedder, queries: Sequence[str], clock: Callable[[], float]
+    embedder: Embedder,
+    queries: Sequence[str],
+    clock: Callable[[], float],
+    *,
+    max_seconds: float = MAX_SECONDS,
 ) -> tuple[float, ...]:
     """Return how long each of up to 20 queries took, asked for alone, one after the other.
 
-    The queries are spread evenly; after ten seconds no further one is asked for, and after a
-    failure neither: by then the comparison is done, and must not be lost.
+    The queries are spread evenly. Of a server it is the time of the one request that brought the
+    answer; a query that took several, or was shortened, does not count. The comparison is done by
+    then and must be neither lost nor held up: nothing is asked after `max_seconds` or after a
+    failure of any kind, and a server that does not answer by then is not waited for.
     """
     picked = np.linspace(0, len(queries) - 1, min(MAX_QUERIES, len(queries))).astype(int)
-    began = clock()
+    served = embedder if isinstance(embedder, Served) else None
     seconds: list[float] = []
-    for row in picked.tolist():
-        started = clock()
-        if started - began > MAX_SECONDS:
-            break
-        try:
-            embedder.embed([queries[row]], "query")
-        except ProviderError:
-            break
-        seconds.append(clock() - started)
+    deadline = clock() + max_seconds
+
+    def ask() -> None:
+        for row in picked.tolist():
+            n_before = len(served.usage.requests) if served else 0
+            if (started := clock()) > deadline:
+                break
+            found = embedder.embed([queries[row]], "query")
+            took = clock() - started
+            if found.faults:
+                break
+            if served is None:
+                seconds.append(took)
+            elif len(requests := served.usage.requests[n_before:]) == 1 and found.n_kept is None:
+                seconds.append(requests[0].seconds)
+
+    def ask_while_it_works() -> None:
+        with suppress(Exception):
+            ask()
+
+    if served is None:
+        ask_while_it_works()
+    else:
+        # A server that turned bad is tried again for minutes: such a thread is left behind.
+        thread = threading.Thread(target=ask_while_it_works, daemon=True)
+        thread.start()
+        thread.join(max_seconds)
     return tuple(seconds)

@@ -8,21 +8,27 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import IPv6Address, ip_address
 from json import dumps
+from shlex import quote
 from typing import Any
 
 import httpx
 import numpy as np
 
 from embed_ab.errors import InputError, ProviderError
-from embed_ab.providers.base import Embedded, ModelFacts, Role, Usage, Vectors
+from embed_ab.providers.base import Embedded, ModelFacts, Role, Usage, Vectors, refuse_fields
 from embed_ab.providers.batching import Answer, Batcher
-from embed_ab.providers.http import Server, read_base_url, shown
+from embed_ab.providers.http import Server, bearer, read_base_url, shown
 
 BATCH_SIZE = 8  # some versions give worse vectors from 16 texts on: ollama/ollama issue 6262
 _PORT = 11434
 # Without being asked, models of 32,768 and more tokens would take gigabytes for their context.
 _MAX_CONTEXT = 8192
 _PROBE = "What is an embedding?"
+_OURS = {
+    "model": "The model is the name after ollama:.",
+    "truncate": "Say --no-truncate to have texts that are too long named.",
+    "dimensions": "Write ollama:NAME,dim=256: it cuts the vectors here.",
+}
 
 
 def base_url(environ: Mapping[str, str]) -> httpx.URL:
@@ -49,6 +55,23 @@ def base_url(environ: Mapping[str, str]) -> httpx.URL:
     return url
 
 
+def server(
+    environ: Mapping[str, str], model: str, *, connect: Callable[..., Server] = Server, **more: Any
+) -> Server:
+    """The server of an environment; `more` goes to `connect`. Raises: InputError."""
+    url = base_url(environ)
+    return connect(
+        url,
+        headers=bearer(environ.get("OLLAMA_API_KEY", "").strip(), "OLLAMA_API_KEY"),
+        hint=f"Start it with `ollama serve`, or set OLLAMA_HOST: it is {shown(url)} now.",
+        hints={
+            # The name may come from a pull request, and the command is there to be copied.
+            404: f"ollama pull {quote(model)}. Check that OLLAMA_HOST is an Ollama server."
+        },
+        **more,
+    )
+
+
 @dataclass(frozen=True)
 class OllamaEmbedder:
     """A model of an Ollama server, asked when its facts or vectors are first needed.
@@ -61,7 +84,8 @@ class OllamaEmbedder:
     truncate: shorten texts that are too long, instead of naming them.
     connect: makes the server of a base URL and headers.
 
-    Raises: InputError for an address that cannot be one.
+    Raises: InputError for an address or key that cannot be one, and for parameters that would
+        change what is ours to say.
     """
 
     name: str
@@ -79,6 +103,8 @@ class OllamaEmbedder:
 
     def __post_init__(self) -> None:
         base_url(self.environ)
+        bearer(self.environ.get("OLLAMA_API_KEY", "").strip(), "OLLAMA_API_KEY")
+        refuse_fields(self.query_params, self.document_params, _OURS)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -122,8 +148,17 @@ class OllamaEmbedder:
         )
 
     def embed(self, texts: Sequence[str], role: Role) -> Embedded:
-        """Vectors of the texts; those that the server would not take are among the faults."""
-        return self._batcher.embed(texts, role)
+        """Vectors of the texts; those that the server would not take are among the faults.
+
+        Raises: ProviderError, also where the name came to mean another model meanwhile.
+        """
+        embedded = self._batcher.embed(texts, role)
+        if self._digest_now() != self._digest:
+            raise ProviderError(
+                f"{self._place}: the model has changed while it was used",
+                hint="Run the same command again: what the model before made is not used.",
+            )
+        return embedded
 
     @cached_property
     def _url(self) -> httpx.URL:
@@ -131,14 +166,7 @@ class OllamaEmbedder:
 
     @cached_property
     def _server(self) -> Server:
-        key = self.environ.get("OLLAMA_API_KEY", "").strip()
-        return self.connect(
-            self._url,
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            concurrency=self.concurrency,
-            hint=f"Start it with `ollama serve`, or set OLLAMA_HOST: it is {shown(self._url)} now.",
-            hints={404: "Check that OLLAMA_HOST is an Ollama server that holds this model."},
-        )
+        return server(self.environ, self.name, connect=self.connect, concurrency=self.concurrency)
 
     @cached_property
     def _batcher(self) -> Batcher:
@@ -148,6 +176,9 @@ class OllamaEmbedder:
 
     @cached_property
     def _digest(self) -> str:
+        return self._digest_now()
+
+    def _digest_now(self) -> str:
         """Digest of the model that the name means now."""
         listed = self._server.get("/api/tags").get("models")
         for model in listed if isinstance(listed, list) else []:
@@ -162,7 +193,7 @@ class OllamaEmbedder:
                     )
                 return digest
         raise ProviderError(
-            f"{self._place}: the model has not been pulled", hint=f"ollama pull {self.name}"
+            f"{self._place}: the model has not been pulled", hint=f"ollama pull {quote(self.name)}"
         )
 
     @cached_property
@@ -202,15 +233,19 @@ class OllamaEmbedder:
             # An error tells which text is too long; cut in silence, nobody would know.
             "truncate": False,
         }
+        options: dict[str, Any] = {}
         if self._context is not None:
-            body["options"] = {"num_ctx": self._context}
+            options["num_ctx"] = self._context
         if self.max_length is not None:
             # A text must fit into one batch, which is 512 or 2,048 tokens unless asked.
-            body["options"]["num_batch"] = self.max_length
-        body |= dict(self.query_params if role == "query" else self.document_params)
+            options["num_batch"] = self.max_length
+        params = dict(self.query_params if role == "query" else self.document_params)
+        given = params.pop("options", {})
+        options |= given if isinstance(given, dict) else {}
+        body |= params | ({"options": options} if options else {})
         reply, seconds = self._server.post_timed("/api/embed", body)
         n_tokens = reply.get("prompt_eval_count")
-        is_count = type(n_tokens) is int and n_tokens > 0
+        is_count = type(n_tokens) is int and 0 < n_tokens < 2**53
         return Answer(self._read(reply, len(texts)), n_tokens if is_count else None, seconds)
 
     def _read(self, reply: Mapping[str, Any], n_texts: int) -> Vectors:

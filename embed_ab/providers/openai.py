@@ -15,14 +15,26 @@ import httpx
 import numpy as np
 
 from embed_ab.errors import InputError, ProviderError
-from embed_ab.providers.base import Embedded, ModelFacts, Role, Usage, Vectors
+from embed_ab.providers.base import Embedded, ModelFacts, Role, Usage, Vectors, refuse_fields
 from embed_ab.providers.batching import Answer, Batcher
-from embed_ab.providers.http import RequestRefused, Server, read_base_url, shown
+from embed_ab.providers.http import (
+    RequestRefused,
+    Server,
+    bearer,
+    is_secret_name,
+    read_base_url,
+    shown,
+)
 
 DEFAULT_URL = "https://api.openai.com/v1"
 BATCH_SIZE = 64
 _PROBE = "What is an embedding?"
 _ONE_BY_ONE = "With batch_size=1 each answer holds one vector, and nothing can be mixed up."
+_OURS = {
+    "model": "The model is the name after openai:.",
+    "encoding_format": "Vectors come as floats; how they travel is settled with the server.",
+    "dimensions": "Write openai:NAME,dimensions=256.",
+}
 # Hosts whose models want to be told queries from documents by a field of the request.
 _ASYMMETRIC = {
     r"(^|\.)voyageai\.com$": ("Voyage", '{"input_type": "query"}', '{"input_type": "document"}'),
@@ -45,7 +57,8 @@ class OpenAIEmbedder:
     concurrency: requests at once. truncate: shorten texts that are too long; else they are named.
     connect: makes the server of a base URL and headers.
 
-    Raises: InputError for an address or key that cannot be one.
+    Raises: InputError for an address or key that cannot be one, and for parameters that would
+        change what is ours to say.
     """
 
     name: str
@@ -60,17 +73,23 @@ class OpenAIEmbedder:
     truncate: bool = True
     connect: Callable[..., Server] = field(default=Server, repr=False)
     usage: Usage = field(default_factory=Usage, init=False, repr=False, compare=False)
-    _refused: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    # What this server takes: "encoding_format" once it refused that, "" once it took everything.
+    _known: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         headers(self._url, self.environ)
+        refuse_fields(self.query_params, self.document_params, _OURS)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """Host, path, model and fields of the request; no scheme, no query string, no key."""
+        """Host, path and parameters without keys, model and fields of the request; no scheme."""
+        public = sorted(
+            pair for pair in self._url.params.multi_items() if not is_secret_name(pair[0])
+        )
         place = f"{self._url.netloc.decode().lower()}{self._url.path}"
         params = json.dumps([dict(self.query_params), dict(self.document_params)], sort_keys=True)
-        return f"openai|{place}|{self.name}|dimensions={self.dimensions}|{params}"
+        query = f"?{json.dumps(public)}" if public else ""
+        return f"openai|{place}{query}|{self.name}|dimensions={self.dimensions}|{params}"
 
     @property
     def prompts(self) -> Mapping[Role, str]:
@@ -133,17 +152,7 @@ class OpenAIEmbedder:
 
         A refusal here is about the request, not about a text.
         """
-        body = self._body([_PROBE], role)
-        try:
-            reply = self._server.post("/embeddings", body)
-        except RequestRefused as error:
-            if error.status not in (400, 422) or "encoding_format" not in body:
-                raise
-            self._refused.add("encoding_format")  # not every server knows it
-            try:
-                reply = self._server.post("/embeddings", self._body([_PROBE], role))
-            except RequestRefused:
-                raise error from None
+        reply, _ = self._ask([_PROBE], role)
         vectors = self._read(reply, 1)
         if self.dimensions not in (None, vectors.shape[1]):
             raise ProviderError(
@@ -156,8 +165,28 @@ class OpenAIEmbedder:
         return vectors, str(reported)[:100] if is_name else self.name
 
     def _send(self, texts: Sequence[str], role: Role) -> Answer:
-        reply, seconds = self._server.post_timed("/embeddings", self._body(texts, role))
+        reply, seconds = self._ask(texts, role)
         return Answer(self._read(reply, len(texts)), _tokens(reply), seconds)
+
+    def _ask(self, texts: Sequence[str], role: Role) -> tuple[dict[str, Any], float]:
+        """Return the answer and its seconds; without encoding_format where that is not known."""
+        body = self._body(texts, role)
+        if not self._known:
+            try:
+                answered = self._server.post_timed("/embeddings", body)
+            except RequestRefused as error:
+                if error.status not in (400, 422) or error.names_length:
+                    raise
+                bare = {name: value for name, value in body.items() if name != "encoding_format"}
+                try:
+                    answered = self._server.post_timed("/embeddings", bare)
+                except RequestRefused:
+                    raise error from None
+                self._known.add("encoding_format")
+            else:
+                self._known.add("")
+            return answered
+        return self._server.post_timed("/embeddings", body)
 
     def _body(self, texts: Sequence[str], role: Role) -> dict[str, Any]:
         prompt = self.query_prompt if role == "query" else self.document_prompt
@@ -168,8 +197,8 @@ class OpenAIEmbedder:
         }
         if self.dimensions is not None:
             body["dimensions"] = self.dimensions
-        for name in self._refused:
-            del body[name]
+        if "encoding_format" in self._known:
+            del body["encoding_format"]
         return body | dict(self.query_params if role == "query" else self.document_params)
 
     def _read(self, reply: Mapping[str, Any], n_texts: int) -> Vectors:
@@ -179,7 +208,7 @@ class OpenAIEmbedder:
             raise ProviderError(
                 f"{place}: the answer has no list of vectors in `data`",
                 hint="Check that OPENAI_BASE_URL is an OpenAI-compatible server.",
-                said=_error_text(reply),
+                said=self._server.masked(_error_text(reply)),
             )
         if len(items) != n_texts:
             raise ProviderError(
@@ -206,8 +235,8 @@ class OpenAIEmbedder:
 def base_url(environ: Mapping[str, str]) -> httpx.URL:
     """The server that OPENAI_BASE_URL names, OpenAI's own without it. Raises: InputError."""
     url = read_base_url(environ.get("OPENAI_BASE_URL") or DEFAULT_URL, "OPENAI_BASE_URL")
-    path = url.path.rstrip("/").removesuffix("/embeddings")
-    return url.copy_with(path=path or "/v1")
+    path = url.path.rstrip("/")
+    return url.copy_with(path=path.removesuffix("/embeddings") or "/" if path else "/v1")
 
 
 def server(
@@ -238,12 +267,8 @@ def headers(url: httpx.URL, environ: Mapping[str, str]) -> dict[str, str]:
                 hint="Set OPENAI_API_KEY, or OPENAI_BASE_URL to a server of your own.",
             )
         return {}
-    if not (key.isascii() and key.isprintable() and " " not in key):
-        raise InputError(
-            "OPENAI_API_KEY holds a character that no key has",
-            hint="Copy it again: one word of letters, digits and signs.",
-        )
-    return {"api-key": key} if is_azure else {"Authorization": f"Bearer {key}"}
+    header = bearer(key, "OPENAI_API_KEY")
+    return {"api-key": key} if is_azure else header
 
 
 def _vector(value: object, place: str) -> Vectors:
@@ -252,7 +277,7 @@ def _vector(value: object, place: str) -> Vectors:
     try:
         if isinstance(value, str):
             content = base64.b64decode(value, validate=True)
-            vector = np.frombuffer(content, dtype="<f4").astype(np.float32)
+            vector = np.frombuffer(content, dtype="<f4").astype(np.float32, copy=False)
         elif isinstance(value, list):
             with np.errstate(over="ignore"):  # infinity is found later, with the text's name
                 vector = np.array(value, dtype=np.float64).astype(np.float32)
@@ -274,7 +299,7 @@ def _tokens(reply: Mapping[str, Any]) -> int | None:
         if isinstance(usage, dict)
         else []
     )
-    return next((count for count in counts if type(count) is int and count > 0), None)
+    return next((count for count in counts if type(count) is int and 0 < count < 2**53), None)
 
 
 def _error_text(reply: Mapping[str, Any]) -> str:

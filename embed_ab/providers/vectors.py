@@ -25,9 +25,9 @@ _ARRAYS: dict[Role, tuple[str, str]] = {
 }
 _IDS = ".ids.txt"
 _FORMATS = (
-    "Give a .npz with the arrays document_ids, documents, query_ids and queries; a folder with "
-    "documents.npy, documents.ids.txt, queries.npy and queries.ids.txt; or a .parquet with the "
-    "columns id, vector and kind (document or query)."
+    "Give a .npz with the arrays document_ids, documents, query_ids and queries; a .parquet with "
+    "the columns id, vector and kind (document or query), or a .npy with such fields; or a folder "
+    "with documents.npy, documents.ids.txt, queries.npy and queries.ids.txt."
 )
 
 
@@ -63,7 +63,7 @@ def path_of(name: str) -> Path:
 def read(
     name: str, document_ids: Sequence[str], query_ids: Sequence[str], *, dim: int | None = None
 ) -> GivenVectors:
-    """The vectors of some documents and queries from a .npz, a .parquet or a folder of .npy files.
+    """The vectors of some documents and queries from a .npz, .parquet or .npy, or a folder of .npy.
 
     dim: keep only so many leading elements before normalising (Matryoshka).
     Raises: InputError for a file that cannot be read, ids that it lacks, and vectors that cannot be
@@ -102,8 +102,8 @@ def _format(path: Path) -> tuple[list[Path], Callable[[Path], Mapping[Role, _Tab
         files = [path / f"{name}{end}" for _, name in _ARRAYS.values() for end in (".npy", _IDS)]
         if missing := [file.name for file in files if not file.is_file()]:
             raise InputError(f"{path} lacks {', '.join(missing)}", hint=_FORMATS)
-        return files, _from_npy
-    readers = {".npz": _from_npz, ".parquet": _from_parquet}
+        return files, _from_folder
+    readers = {".npz": _from_npz, ".npy": _from_npy, ".parquet": _from_parquet}
     reader = readers.get(path.suffix.lower())
     if reader is None or not path.is_file():
         problem = "is no file of vectors" if path.exists() else "no such file or folder"
@@ -148,7 +148,32 @@ def _from_npz(path: Path) -> dict[Role, _Table]:
         }
 
 
-def _from_npy(folder: Path) -> dict[Role, _Table]:
+def _from_npy(path: Path) -> dict[Role, _Table]:
+    rows = np.load(path, allow_pickle=False, mmap_mode="r")
+    names = rows.dtype.names or ()
+    if rows.ndim != 1 or not {"id", "vector", "kind"} <= set(names):
+        raise InputError(
+            f"{path} has no ids: it holds {rows.dtype} of shape {rows.shape}", hint=_FORMATS
+        )
+    kinds = rows["kind"].astype(str)
+    _check_kinds(path, set(np.unique(kinds).tolist()))
+    return {
+        role: _Table(
+            ids=_text_ids(path, "id", rows["id"][kinds == role]),
+            matrix=rows["vector"][kinds == role],
+        )
+        for role in _ARRAYS
+    }
+
+
+def _check_kinds(path: Path, kinds: set[str]) -> None:
+    if strange := sorted(kinds - set(_ARRAYS)):
+        raise InputError(
+            f"{path}: kind holds {first_ids(strange)}", hint="A row's kind is document or query."
+        )
+
+
+def _from_folder(folder: Path) -> dict[Role, _Table]:
     return {
         role: _Table(
             # Not splitlines, which ends a line at characters that an id may hold.
@@ -177,12 +202,7 @@ def _from_parquet(path: Path) -> dict[Role, _Table]:
             hint=_FORMATS,
         )
     table = pq.read_table(path, columns=columns)
-    kinds = {str(kind) for kind in pc.unique(table["kind"]).to_pylist()}
-    if strange := sorted(kinds - set(_ARRAYS)):
-        raise InputError(
-            f"{path}: the column kind holds {first_ids(strange)}",
-            hint="A row's kind is document or query.",
-        )
+    _check_kinds(path, {str(kind) for kind in pc.unique(table["kind"]).to_pylist()})
     return {
         role: _parquet_table(path, role, table.filter(pc.equal(table["kind"], role)))
         for role in _ARRAYS
@@ -239,7 +259,8 @@ def _chosen(path: Path, role: Role, table: _Table, ids: Sequence[str]) -> NDArra
         raise InputError(
             f"{path}: no vector for {len(missing):,} of {len(ids):,} {role} ids: "
             f"{first_ids(missing)}",
-            hint="Embed every document with a text and every query of the evaluation set.",
+            hint="Embed every document with a text and every query of the evaluation set. Where "
+            "most are missing, the vectors may be those of another chunking.",
         )
     return matrix[[row_of[identifier] for identifier in ids]]
 

@@ -139,7 +139,7 @@ def test_a_model_that_is_not_pulled_names_the_command(fake: FakeChat) -> None:
     with pytest.raises(ProviderError, match="model 'other' not found") as caught:
         chat("ollama:other", environment(fake)).complete(ASKED, SCHEMA)
 
-    assert caught.value.hint == "ollama pull other"
+    assert caught.value.hint.startswith("ollama pull other. ")
 
 
 def test_a_server_that_is_down_is_known_at_once() -> None:

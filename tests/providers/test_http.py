@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -372,3 +373,95 @@ def test_half_a_surrogate_pair_does_not_stop_a_request() -> None:
         asked.close()
 
     assert fake.inputs == [["pump ?"]]
+
+
+def test_what_an_address_hides_is_masked_in_the_servers_words() -> None:
+    basic = "bWU6aHVudGVyMg=="  # me:hunter2
+    said = f"no access for me with hunter2, {basic} or sig=s3cr%2Ft (s3cr/t)"
+    with FakeOpenAI() as fake:
+        fake.script.append(answer(said, "text/plain", 400))
+        address = fake.url.replace("://", "://me:hunter2@") + "?sig=s3cr%2Ft&api-version=2024"
+        with pytest.raises(RequestRefused) as caught:
+            Server(address).post("/embeddings", BODY)
+
+    assert caught.value.said == "no access for me with …, … or sig=… (…)"
+
+
+def test_a_server_that_never_answers_is_tried_twice() -> None:
+    waits: list[float] = []
+
+    def silent(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadTimeout("timed out", request=request)
+
+    with pytest.raises(ProviderError, match=r"no answer in time \(2 tries\)") as caught:
+        server("http://h/v1", waits, transport=httpx.MockTransport(silent)).post("/e", BODY)
+
+    assert waits == BACKOFF[:1]
+    assert caught.value.hint == "Start it."
+
+
+@pytest.mark.parametrize(("code", "n_waits"), [(500, 0), (429, 0), (502, 6), (503, 6)])
+def test_words_about_length_are_believed_only_with_a_status_about_requests(
+    code: int, n_waits: int
+) -> None:
+    waits: list[float] = []
+    with FakeOpenAI() as fake:
+        fake.script.extend([status(code, "the context size is being set up")] * 7)
+        with pytest.raises(ProviderError):
+            ask(fake, waits)
+
+    assert len(waits) == n_waits
+
+
+def test_each_wait_is_told_to_who_listens(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "embed_ab")
+    with FakeOpenAI() as fake:
+        fake.script.append(status(429, Retry_After="45"))
+        ask(fake)
+
+    assert caplog.messages == [f"{fake.url}: 429 Too Many Requests; try 2 of 7 in 45 s"]
+
+
+@pytest.mark.parametrize(
+    ("address", "n_lines"),
+    [("http://models.example/v1", 1), ("https://models.example/v1", 0), ("http://[::1]/v1", 0)],
+)
+def test_a_key_over_plain_http_is_told(
+    address: str, n_lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "embed_ab")
+    server(address).close()
+
+    assert len(caplog.messages) == n_lines
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("HTTPS_PROXY", "foo://x"), ("SSL_CERT_FILE", "/nowhere.pem")]
+)
+def test_variables_that_allow_no_connection_are_an_input_error(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(InputError, match="no connection can be made") as caught:
+        server("https://models.example/v1")
+
+    assert variable in caught.value.hint
+
+
+@pytest.mark.parametrize("host", ["a" * 64 + ".example", "models..example", "x" * 300])
+def test_a_host_that_no_lookup_takes_is_an_input_error(host: str) -> None:
+    with pytest.raises(InputError, match="OPENAI_BASE_URL is not the address"):
+        read_base_url(f"http://{host}/v1", "OPENAI_BASE_URL")
+
+
+@pytest.mark.parametrize("name", ["api_key", "apiKey", "key", "access_token", "client-secret"])
+def test_names_of_keys_are_known(name: str) -> None:
+    assert http.is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["truncate_prompt_tokens", "input_type", "keywords", "author", "api-version", "monkey"]
+)
+def test_other_names_are_no_keys(name: str) -> None:
+    assert not http.is_secret_name(name)

@@ -265,10 +265,13 @@ def test_a_password_in_the_address_goes_to_the_server_and_nowhere_else(
         "input after truncation exceeds maximum context length",
     ],
 )
-def test_a_long_text_is_shortened_by_halves_and_counted(
+def test_a_long_text_is_shortened_and_counted(
     message: str, fake: FakeOllama, embedder: Any
 ) -> None:
-    """Ten words of 5 characters; 10 + 2 tokens: the limit of 8 takes half of them."""
+    """Ten words of 5 characters, 10 + 2 tokens; the limit of 8 takes six: up to character 30.
+
+    25 taken, 37 and 31 refused, 28 and 29 taken.
+    """
     fake.models["all-minilm:latest"].context_length = 8
     fake.rejects_long_always = True
     fake.long_message = message
@@ -277,8 +280,8 @@ def test_a_long_text_is_shortened_by_halves_and_counted(
     found = embedder().embed(texts, "document")
 
     assert found.n_kept is not None
-    assert found.n_kept.tolist() == [25, -1]
-    expected = MockEmbedder("char3").embed(["word " * 5, "short text"], "document")
+    assert found.n_kept.tolist() == [29, -1]
+    expected = MockEmbedder("char3").embed([("word " * 10)[:29], "short text"], "document")
     assert found.vectors == pytest.approx(expected.vectors)
 
 
@@ -429,3 +432,43 @@ def test_a_comparison_ranks_as_the_vectors_say(
 
     assert code == 0
     assert "overlap of the top 10: Jaccard 1.000, RBO 1.000" in capsys.readouterr().out
+
+
+def test_a_tag_that_moves_while_it_is_used_is_found_out(fake: FakeOllama, embedder: Any) -> None:
+    store = VectorStore.open(None)
+    model = embedder()
+    model.facts()
+    fake.models["all-minilm:latest"] = Model(digest="cd" * 32)
+
+    with pytest.raises(ProviderError, match="has changed while it was used"):
+        cached(model, ["pump"], store)
+    # Nothing of the new model was kept under the old one's digest.
+    assert not store.get(model.fingerprint, "document", "", ["pump"], dimension=256).is_found.any()
+    store.close()
+
+
+@pytest.mark.parametrize("key", ["a b", "schlüssel", "a\nb"])
+def test_a_key_that_cannot_be_one_is_named_and_not_shown(embedder: Any, key: str) -> None:
+    with pytest.raises(InputError, match="OLLAMA_API_KEY holds a character") as caught:
+        embedder(environ={"OLLAMA_API_KEY": key})
+
+    assert key not in str(caught.value)
+
+
+def test_given_options_stand_beside_ours(fake: FakeOllama, embedder: Any) -> None:
+    embedder(document_params={"options": {"num_batch": 64}}).embed(["pump"], "document")
+
+    assert fake.embeds()[0].body["options"] == {"num_ctx": 512, "num_batch": 64}
+
+
+@pytest.mark.parametrize("name", ["model", "truncate", "dimensions"])
+def test_parameters_may_not_change_what_is_ours_to_say(embedder: Any, name: str) -> None:
+    with pytest.raises(InputError, match=f"may not hold '{name}'"):
+        embedder(query_params={name: 1})
+
+
+def test_the_command_that_pulls_is_quoted(embedder: Any) -> None:
+    with pytest.raises(ProviderError) as caught:
+        _ = embedder("x; curl evil").fingerprint
+
+    assert caught.value.hint == "ollama pull 'x; curl evil'"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from fake_openai import DIMENSION, FakeOpenAI, answer, edit, hang_up, status
 
+from embed_ab import commands
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers.base import Served
 from embed_ab.providers.cache import VectorStore
@@ -19,6 +20,7 @@ from embed_ab.providers.embed import CachedVectors, embed_cached, known_facts
 from embed_ab.providers.http import Server
 from embed_ab.providers.mock import MockEmbedder
 from embed_ab.providers.openai import OpenAIEmbedder
+from embed_ab.settings import resolve
 
 MODEL = "text-embedding-3-small"
 
@@ -64,6 +66,8 @@ WORDS = [f"pump number {number} of the long manual" for number in range(300)]
         ("http://h:1/v1/", "http://h:1/v1/embeddings"),
         ("http://h:1/api/v3", "http://h:1/api/v3/embeddings"),
         ("http://h:1/v1/embeddings", "http://h:1/v1/embeddings"),
+        ("http://h:1/embeddings", "http://h:1/embeddings"),
+        ("http://h:1/embeddings/", "http://h:1/embeddings"),
         (
             "https://x.openai.azure.com/openai/deployments/d?api-version=2024-02-01",
             "https://x.openai.azure.com/openai/deployments/d/embeddings?api-version=2024-02-01",
@@ -165,6 +169,10 @@ def whole(handler: Any) -> dict[str, Any]:
     return handler._reply(handler.server_state, body)
 
 
+def counts_endlessly(handler: Any) -> None:
+    handler.reply["usage"] = {"total_tokens": 10**400}
+
+
 def fake_body(handler: Any) -> dict[str, Any]:
     return handler.server_state.bodies[-1]
 
@@ -201,6 +209,21 @@ def test_other_fields_dimensions_paths_and_models_are_other_vectors() -> None:
     assert len({make().fingerprint for make in makers}) == len(makers)
 
 
+def test_parameters_of_the_address_are_other_vectors_but_not_its_keys() -> None:
+    def fingerprint(query: str) -> str:
+        return embedder(f"http://h/v1?{query}").fingerprint
+
+    assert fingerprint("deployment=a&key=k1") == fingerprint("key=k2&deployment=a")
+    assert fingerprint("deployment=a") != fingerprint("deployment=b")
+    assert "k1" not in fingerprint("key=k1")
+
+
+@pytest.mark.parametrize("name", ["model", "encoding_format", "dimensions"])
+def test_parameters_may_not_change_what_is_ours_to_say(name: str) -> None:
+    with pytest.raises(InputError, match=f"may not hold '{name}'"):
+        embedder("http://h", query_params={name: 1})
+
+
 def test_scheme_batch_size_and_concurrency_change_no_vector() -> None:
     one = embedder("http://h/v1/")
     other = embedder("https://h", "sk-test", batch_size=3, concurrency=9, truncate=False)
@@ -220,6 +243,14 @@ def test_a_known_host_is_asked_for_its_field_of_the_request() -> None:
 @pytest.mark.parametrize("knows_base64", [True, False])
 def test_base64_and_floats_are_both_read(store: VectorStore, knows_base64: bool) -> None:
     with FakeOpenAI(knows_base64=knows_base64) as fake:
+        found = embed(embedder(fake.url), store, WORDS)
+
+    assert np.array_equal(found.vectors, expected(WORDS, store))
+
+
+def test_a_run_that_resumes_learns_again_that_base64_is_refused(store: VectorStore) -> None:
+    with FakeOpenAI(knows_base64=False) as fake:
+        embed(embedder(fake.url), store, WORDS[:10])  # the store knows the model from here on
         found = embed(embedder(fake.url), store, WORDS)
 
     assert np.array_equal(found.vectors, expected(WORDS, store))
@@ -275,6 +306,22 @@ def test_an_error_with_status_200_is_said(store: VectorStore) -> None:
             embed(embedder(fake.url), store, ["pump"])
 
 
+def test_a_key_in_an_answer_that_is_an_error_is_masked(store: VectorStore) -> None:
+    with FakeOpenAI() as fake:
+        fake.script.append(answer('{"error": {"message": "bad key sk-test"}}'))
+        with pytest.raises(ProviderError, match="bad key …"):
+            known_facts(embedder(fake.url, "sk-test"), store)
+
+
+def test_a_count_of_tokens_that_no_server_can_mean_is_none() -> None:
+    with FakeOpenAI() as fake:
+        model = embedder(fake.url)
+        fake.script.append(counts_endlessly)
+        model.embed(["pump"], "document")
+
+    assert model.usage.requests[0].n_tokens is None
+
+
 def test_a_nan_that_goes_away_alone_loses_nothing(store: VectorStore) -> None:
     with FakeOpenAI(nan_texts=(WORDS[2],)) as fake:
         found = embed(embedder(fake.url), store, WORDS[:5])
@@ -299,11 +346,12 @@ def test_a_server_that_fails_on_a_nan_is_told_which_text_it_was(store: VectorSto
     with FakeOpenAI() as fake:
         model = embedder(fake.url, concurrency=1)
         known_facts(model, store)
-        fake.script.extend([nan, nan, nan])  # of 3, of the first 2, of the first
+        # Of 3, of a plain text, which passes, of the first 2, of the first.
+        fake.script.extend([nan, edit(lambda data: None), nan, nan])
         with pytest.raises(ProviderError, match=r"'d1': .*answered 500"):
             embed(model, store, ["aaa", "bb", "c"])
 
-    assert fake.inputs[1:] == [["aaa", "bb", "c"], ["aaa", "bb"], ["aaa"], ["bb"], ["c"]]
+    assert fake.inputs[2:] == [["What is an embedding?"], ["aaa", "bb"], ["aaa"], ["bb"], ["c"]]
     assert store.info().n_vectors == 2
 
 
@@ -314,10 +362,10 @@ def test_tokens_and_requests_are_counted() -> None:
         model.embed(["pumps"], "query")
 
     assert isinstance(model, Served)
-    assert model.usage.n_texts == 3
     assert model.usage.n_tokens == 13
-    assert [request.role for request in model.usage.requests] == ["document", "query"]
-    assert all(0 < seconds < 60 for seconds in model.usage.request_seconds)
+    requests = model.usage.requests
+    assert [request[:3] for request in requests] == [("document", 2, 8), ("query", 1, 5)]
+    assert all(0 < request.seconds < 60 for request in requests)
 
 
 def test_a_server_that_counts_no_tokens_leaves_them_unknown() -> None:
@@ -372,16 +420,15 @@ def test_requests_are_bounded_by_estimated_tokens_from_the_start(store: VectorSt
     assert sum(map(len, fake.inputs)) == 1 + 64
 
 
-def test_the_one_text_that_is_too_long_is_shortened_by_halves_and_counted(
-    store: VectorStore,
-) -> None:
+def test_the_one_text_that_is_too_long_is_shortened_and_counted(store: VectorStore) -> None:
+    """500 refused, 250 taken, 375, 312 refused, 281 taken, 296 taken, 16 below the shortest."""
     texts = [*WORDS[:9], "y" * 1000]
     with FakeOpenAI(max_tokens=300) as fake:
         found = embed(embedder(fake.url), store, texts)
         again = embed(embedder(fake.url), store, texts)
 
     assert found.n_kept is not None
-    assert found.n_kept.tolist() == [-1] * 9 + [250]
+    assert found.n_kept.tolist() == [-1] * 9 + [296]
     assert again.n_cached == 10
     assert again.n_kept is not None
     assert again.n_kept.tolist() == found.n_kept.tolist()
@@ -413,15 +460,29 @@ def test_without_truncate_a_text_shortened_before_is_not_taken_from_the_cache(
     assert store.info().n_vectors == 1
 
 
+def test_a_text_shortened_because_the_server_was_busy_is_used_but_not_stored(
+    store: VectorStore,
+) -> None:
+    with FakeOpenAI() as fake:
+        model = embedder(fake.url)
+        known_facts(model, store)
+        fake.script.append(status(500, "input is too large to process"))
+        shortened = embed(model, store, ["y" * 1000])
+        again = embed(model, store, ["y" * 1000])
+
+    assert shortened.n_kept is not None
+    assert (again.n_cached, again.n_embedded, again.n_kept) == (0, 1, None)
+
+
 def test_a_text_refused_at_every_length_is_named(store: VectorStore) -> None:
     with FakeOpenAI() as fake:
         model = embedder(fake.url)
         known_facts(model, store)
-        fake.script.extend([status(422, "not this one")] * 6)  # 320, 160, 80, 40, 20 characters
+        fake.script.extend([status(413, "not this one")] * 5)  # 320, 160, 80, 40, 20 characters
         with pytest.raises(ProviderError, match=r"'d1': .*not this one"):
             embed(model, store, ["z" * 320])
 
-    assert min(len(texts[0]) for texts in fake.inputs[1:]) == 20
+    assert [len(texts[0]) for texts in fake.inputs[1:]] == [320, 160, 80, 40, 20]
 
 
 def test_a_request_refused_at_first_contact_is_about_the_request(store: VectorStore) -> None:
@@ -530,7 +591,7 @@ def test_a_server_ranks_as_the_same_model_here(
 def test_shortened_documents_are_counted_as_truncated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of two documents keeps 250 of its 1,000 characters; 750 of 1,037 are lost."""
+    """One of two documents keeps 296 of its 1,000 characters; 704 of 1,037 are lost."""
     folder = evalset(tmp_path / "set", {"d1": WORDS[0], "d2": "y" * 1000})
     with FakeOpenAI(max_tokens=300) as fake:
         monkeypatch.setenv("OPENAI_BASE_URL", fake.url)
@@ -539,9 +600,30 @@ def test_shortened_documents_are_counted_as_truncated(
 
     cut = result["systems"][1]["truncation"]
     assert (cut["max_length"], cut["n_truncated"], cut["relevant"]) == (None, 1, ["d2"])
-    assert cut["tokens_lost"] == pytest.approx(750 / (1000 + len(WORDS[0])))
+    assert cut["tokens_lost"] == pytest.approx(704 / (1000 + len(WORDS[0])))
     caution = next(c for c in result["cautions"] if c["code"] == "truncated_documents")
     assert "at the server's limit" in caution["message"]
+
+
+def test_a_server_that_is_down_is_said_before_the_other_model_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FakeOpenAI() as gone:
+        monkeypatch.setenv("OPENAI_BASE_URL", gone.url)
+    settings = resolve(
+        {
+            "eval-path": str(evalset(tmp_path / "set", {"d1": "pump", "d2": "valve"})),
+            "model-a": "mock:char3",
+            "model-b": "openai:m",
+            "cache": False,
+        },
+        config=None,
+    )
+    stages: list[str] = []
+    with pytest.raises(ProviderError, match="no connection"):
+        commands.compare(settings, on_progress=lambda what, done, total: stages.append(what))
+
+    assert stages == []
 
 
 def test_redact_leaves_out_what_the_server_said(

@@ -1,4 +1,4 @@
-"""Vectors made elsewhere: three formats, one set of rules."""
+"""Vectors made elsewhere: four formats, one set of rules."""
 
 from __future__ import annotations
 
@@ -35,6 +35,19 @@ def write_npz(folder: Path, content: dict[str, Any]) -> Path:
 
 
 def write_npy(folder: Path, content: dict[str, Any]) -> Path:
+    kinds = [("document", "document_ids", "documents"), ("query", "query_ids", "queries")]
+    rows = [
+        (name, kind, vector)
+        for kind, ids, vectors in kinds
+        for name, vector in zip(content[ids], content[vectors], strict=True)
+    ]
+    width = max(len(vector) for _, _, vector in rows)
+    fields = [("id", "U200"), ("kind", "U10"), ("vector", "f8", (width,))]
+    np.save(folder / "v.npy", np.array(rows, dtype=fields))
+    return folder / "v.npy"
+
+
+def write_folder(folder: Path, content: dict[str, Any]) -> Path:
     for ids, name in (("document_ids", "documents"), ("query_ids", "queries")):
         np.save(folder / f"{name}.npy", np.array(content[name]))
         (folder / f"{name}.ids.txt").write_text("\n".join(content[ids]) + "\n", "utf-8")
@@ -53,7 +66,7 @@ def write_parquet(folder: Path, content: dict[str, Any]) -> Path:
     return folder / "v.parquet"
 
 
-FORMATS = [write_npz, write_npy, write_parquet]
+FORMATS = [write_npz, write_npy, write_folder, write_parquet]
 Write = Callable[[Path, dict[str, Any]], Path]
 
 
@@ -111,12 +124,6 @@ class TestEveryFormat:
 
         assert read(path).documents.tolist() == [[1, 0], [0, 1]]
 
-    def test_queries_of_another_dimension_are_refused(self, write: Write, tmp_path: Path) -> None:
-        path = write(tmp_path, GOOD | {"queries": [[1.0, 2.0, 3.0]]})
-
-        with pytest.raises(InputError, match="documents have 2 dimensions, those of queries 3"):
-            read(path)
-
     def test_a_dim_above_the_dimension_is_refused(self, write: Write, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="dim=3 is more than the 2 dimensions"):
             read(write(tmp_path, GOOD), dim=3)
@@ -129,7 +136,7 @@ def test_the_digest_of_a_file_is_its_sha256(tmp_path: Path) -> None:
 
 
 def test_the_digest_of_a_folder_changes_with_each_of_its_files(tmp_path: Path) -> None:
-    before = read(write_npy(tmp_path, GOOD)).digest
+    before = read(write_folder(tmp_path, GOOD)).digest
 
     (tmp_path / "queries.ids.txt").write_text("q1", "utf-8")
 
@@ -151,7 +158,7 @@ def test_half_precision_is_read(tmp_path: Path) -> None:
 
 
 def test_windows_line_ends_and_a_byte_order_mark_are_no_part_of_an_id(tmp_path: Path) -> None:
-    write_npy(tmp_path, GOOD)
+    write_folder(tmp_path, GOOD)
     (tmp_path / "documents.ids.txt").write_bytes(b"\xef\xbb\xbfd2\r\nd1\r\nother\r\n")
 
     assert read(tmp_path).documents.tolist() == [[1, 0], [0, 1]]
@@ -284,3 +291,34 @@ def test_a_prompt_has_no_meaning_for_vectors() -> None:
 
     with pytest.raises(InputError, match="--b-query-prompt has no meaning"):
         Side(query_prompt="query: ").refuse_for(spec, "B")
+
+
+@pytest.mark.parametrize("write", [write_npz, write_folder, write_parquet])
+def test_queries_of_another_dimension_are_refused(write: Write, tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD | {"queries": [[1.0, 2.0, 3.0]]})
+
+    with pytest.raises(InputError, match="documents have 2 dimensions, those of queries 3"):
+        read(path)
+
+
+def test_a_matrix_without_ids_says_what_to_give(tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", np.eye(2))
+
+    with pytest.raises(InputError, match="has no ids: it holds float64 of shape") as caught:
+        read(tmp_path / "v.npy")
+
+    assert "a .npy with such fields" in caught.value.hint
+
+
+def test_a_npy_of_objects_is_never_unpickled(tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", np.array([{"id": "d1"}], dtype=object), allow_pickle=True)
+
+    with pytest.raises(InputError, match="cannot be read"):
+        read(tmp_path / "v.npy")
+
+
+def test_most_ids_missing_points_to_another_chunking(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no vector for 2 of 2 document ids") as caught:
+        read(write_npz(tmp_path, GOOD | {"document_ids": ["d2#1", "d2#2", "other"]}))
+
+    assert "another chunking" in caught.value.hint

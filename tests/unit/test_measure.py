@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -36,6 +37,8 @@ class Leaky:
     leak: float = 0.0
     n_tokens: int | None = None
     fails_at: int = 99
+    seconds: float = 0.1
+    pieces: int = 1
     name: str = "leaky"
     fingerprint: str = "leaky"
     prompts: Mapping[Role, str] = field(default_factory=dict)
@@ -52,11 +55,32 @@ class Leaky:
     def embed(self, texts: Sequence[str], role: Role) -> Embedded:
         self.asked.append(list(texts))
         n_tokens = self.n_tokens and self.n_tokens * len(texts)
-        self.usage.requests.append(Request(role, len(texts), n_tokens, 0.1))
+        for _ in range(self.pieces):
+            self.usage.requests.append(Request(role, len(texts), n_tokens, self.seconds))
         if len(self.asked) > self.fails_at:
             raise ProviderError("gone")
         own = np.array([[1, 0] if len(text) % 2 else [0, 1] for text in texts], dtype=np.float32)
         return Embedded(vectors=own + self.leak * np.roll(own, 1, axis=0) * (len(texts) > 1))
+
+
+@dataclass
+class Local:
+    """A model without a server."""
+
+    fails_at: int = 99
+    name: str = "local"
+    fingerprint: str = "local"
+    prompts: Mapping[Role, str] = field(default_factory=dict)
+    asked: list[list[str]] = field(default_factory=list)
+
+    def facts(self) -> ModelFacts:
+        return ModelFacts(dimension=1, details={})
+
+    def embed(self, texts: Sequence[str], role: Role) -> Embedded:
+        self.asked.append(list(texts))
+        if len(self.asked) > self.fails_at:
+            raise RuntimeError("out of memory")
+        return Embedded(vectors=np.ones((len(texts), 1), dtype=np.float32))
 
 
 @pytest.fixture
@@ -90,13 +114,39 @@ def test_only_the_shortest_and_the_longest_text_are_tried_and_cut_at_200_charact
     assert model.asked == [["a"], ["x" * 200], ["a", "x" * 200]]
 
 
+def test_long_texts_are_cut_at_different_lengths_so_that_one_is_padded() -> None:
+    model = Leaky()
+    batch_cosine(model, ["x" * 300, "y" * 400], "document")
+
+    assert model.asked[-1] == ["x" * 40, "y" * 200]
+
+
+def test_the_probe_gets_the_shortest_and_the_longest_of_all_texts_to_embed(
+    store: VectorStore,
+) -> None:
+    """Ten texts of 1 to 10 characters, two a batch; that of 10 is in the store."""
+    texts = ["x" * length for length in range(1, 11)]
+    model = Leaky(batch_size=2)
+    embed_cached(model, store, texts[9:], ["d10"], "document")
+    seen: list[Sequence[str]] = []
+
+    embed_cached(
+        model, store, texts, texts, "document", before=lambda texts, role: seen.append(texts)
+    )
+
+    assert seen == [["x", "x" * 9]]
+
+
 def test_one_text_has_no_batch_to_differ_in() -> None:
-    assert batch_cosine(Leaky(0.5), ["a", "a"], "document") is None
+    model = Leaky(0.5)
+
+    assert batch_cosine(model, ["a", "a"], "document") is None
+    assert model.asked == []
 
 
 def test_a_query_is_asked_for_alone() -> None:
-    """Three looks at the clock a query, of which the last two, one second apart, are its own."""
-    model = Leaky()
+    """A look at the clock before and one after each, one second apart."""
+    model = Local()
 
     assert query_seconds(model, ["a", "b"], Clock()) == (1, 1)
     assert model.asked == [["a"], ["b"]]
@@ -110,12 +160,79 @@ def test_at_most_20_queries_are_asked_for_from_first_to_last() -> None:
 
 
 def test_a_slow_model_is_asked_for_ten_seconds_only() -> None:
-    """A look every four seconds: the third query would begin 20 s after the first look."""
-    assert query_seconds(Leaky(), ["a", "b", "c", "d"], Clock(4)) == (4,)
+    """A look every four seconds, the first at 4: at 16 s the second query would begin, after 14."""
+    assert query_seconds(Local(), ["a", "b", "c", "d"], Clock(4)) == (4,)
 
 
-def test_a_failure_after_the_ranking_loses_nothing() -> None:
-    assert query_seconds(Leaky(fails_at=1), ["a", "b", "c"], Clock()) == (1,)
+def test_of_a_server_the_request_is_timed_not_the_waits_around_it() -> None:
+    """The clock says 1 s for each query, the request itself took 0.25 s."""
+    assert query_seconds(Leaky(seconds=0.25), ["a", "b"], Clock()) == (0.25, 0.25)
+
+
+def test_a_query_of_several_requests_is_no_latency() -> None:
+    model = Leaky(pieces=2)
+
+    assert query_seconds(model, ["a", "b"], Clock()) == ()
+    assert model.asked == [["a"], ["b"]]
+
+
+def test_a_query_that_was_shortened_is_no_latency() -> None:
+    class Shortening(Leaky):
+        def embed(self, texts: Sequence[str], role: Role) -> Embedded:
+            return replace(super().embed(texts, role), n_kept=np.array([len(texts[0]) // 2]))
+
+    assert query_seconds(Shortening(), ["aa", "bb"], Clock()) == ()
+
+
+def test_a_query_that_the_server_refuses_ends_it() -> None:
+    class Refusing(Leaky):
+        def embed(self, texts: Sequence[str], role: Role) -> Embedded:
+            return replace(super().embed(texts, role), faults={0: ProviderError("no")})
+
+    model = Refusing()
+
+    assert query_seconds(model, ["a", "b"], Clock()) == ()
+    assert model.asked == [["a"]]
+
+
+def test_a_server_that_hangs_is_not_waited_for() -> None:
+    """The second query never comes back; what was measured before is kept."""
+    is_over = threading.Event()
+
+    class Hanging(Leaky):
+        def embed(self, texts: Sequence[str], role: Role) -> Embedded:
+            if texts == ["b"]:
+                is_over.wait()
+            return super().embed(texts, role)
+
+    try:
+        found = query_seconds(Hanging(), ["a", "b", "c"], Clock(0.0), max_seconds=0.2)
+    finally:
+        is_over.set()
+
+    assert found == (0.1,)
+
+
+@pytest.mark.parametrize(
+    "model", [Leaky(fails_at=1), Local(fails_at=1)], ids=["server", "no ProviderError"]
+)
+def test_a_failure_of_any_kind_after_the_ranking_loses_nothing(model: Leaky | Local) -> None:
+    assert len(query_seconds(model, ["a", "b", "c"], Clock())) == 1
+    assert model.asked == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize("count", [10**400, -1, True, None])
+def test_a_count_that_cannot_be_leaves_the_tokens_unknown(count: int | None) -> None:
+    requests = [Request("document", 1, 8, 0.1), Request("document", 1, count, 0.1)]
+
+    assert Usage(requests=requests).n_tokens is None
+
+
+def test_the_tokens_of_all_requests_are_summed() -> None:
+    """8 + 0 + 5."""
+    requests = [Request("document", 1, count, 0.1) for count in (8, 0, 5)]
+
+    assert Usage(requests=requests).n_tokens == 13
 
 
 def test_the_texts_of_the_probe_are_not_counted(store: VectorStore) -> None:

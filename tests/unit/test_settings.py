@@ -210,3 +210,11 @@ def test_a_number_of_thousands_of_digits_is_an_input_error(tmp_path: Path) -> No
 
     with pytest.raises(InputError, match="k is too large a number"):
         resolve({}, config=tmp_path / "c.yml")
+
+
+@pytest.mark.parametrize("text", ['{"api_key": "x"}', '{"options": [{"token": "x"}]}'])
+def test_a_key_among_the_parameters_is_refused_and_not_shown(text: str) -> None:
+    with pytest.raises(InputError, match="keys come from the environment") as caught:
+        resolve({"b-doc-params": text}, config=None)
+
+    assert '"x"' not in str(caught.value)

@@ -1,0 +1,270 @@
+"""How texts become requests: which refusals are about a text, and what is kept of a long one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from embed_ab.providers.base import Role, Usage
+from embed_ab.providers.batching import MAX_FAULTS, Answer, Batcher
+from embed_ab.providers.http import RequestRefused
+
+PLAIN = "What is an embedding?"
+TOO_LONG = "This model's maximum context length is 8 tokens"
+
+
+class Server:
+    """Answers with the length of each text; `refuse` says the status and words of a refusal."""
+
+    def __init__(self, refuse: Callable[[Sequence[str]], tuple[int, str] | None]) -> None:
+        self.refuse = refuse
+        self.asked: list[list[str]] = []
+
+    def send(self, texts: Sequence[str], role: Role) -> Answer:
+        self.asked.append(list(texts))
+        if refusal := self.refuse(texts):
+            raise RequestRefused("answered", status=refusal[0], said=refusal[1])
+        lengths = np.array([[len(text)] for text in texts], dtype=np.float32)
+        return Answer(lengths, None, 0.1)
+
+    def batcher(self, *, max_texts: int = 64, truncate: bool = True) -> Batcher:
+        return Batcher(self.send, max_texts=max_texts, truncate=truncate, usage=Usage())
+
+
+def limited(limit: int, status: int = 400, said: str = TOO_LONG) -> Server:
+    """A server that refuses requests with a text of more characters."""
+    return Server(lambda texts: (status, said) if max(map(len, texts)) > limit else None)
+
+
+def without(word: str, said: str, status: int = 400) -> Server:
+    """A server that refuses requests with a text that holds a word."""
+    return Server(lambda texts: (status, said) if word in " ".join(texts) else None)
+
+
+# What a refusal is about
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (400, "this model does not support embeddings"),
+        (422, ""),
+        (500, "unsupported value: NaN"),
+    ],
+)
+def test_a_server_that_refuses_everything_is_asked_twice(status: int, said: str) -> None:
+    """Once with the 64 texts, once with a plain one; no text is blamed."""
+    server = Server(lambda texts: (status, said))
+
+    with pytest.raises(RequestRefused) as caught:
+        server.batcher().embed([f"text {n}" for n in range(64)], "document")
+
+    assert (len(server.asked), server.asked[1]) == (2, [PLAIN])
+    assert caught.value.said == said
+    assert "The server refuses any text" in caught.value.hint
+
+
+def test_a_server_that_turns_to_refusing_everything_is_asked_twice_more() -> None:
+    is_broken = False
+    server = Server(lambda texts: (400, "no model is loaded") if is_broken else None)
+    batcher = server.batcher()
+    batcher.embed(["a", "b"], "document")
+    is_broken = True
+
+    with pytest.raises(RequestRefused, match="no model is loaded"):
+        batcher.embed(["c", "d"], "document")
+
+    assert server.asked[1:] == [["c", "d"], [PLAIN]]
+
+
+def test_a_field_that_only_queries_have_is_not_a_texts_fault() -> None:
+    def send(texts: Sequence[str], role: Role) -> Answer:
+        if role == "query":
+            raise RequestRefused("answered", status=400, said="unknown field")
+        return Answer(np.ones((len(texts), 1), dtype=np.float32), None, 0.1)
+
+    batcher = Batcher(send, max_texts=64, truncate=True, usage=Usage())
+    batcher.embed(["a", "b"], "document")
+
+    with pytest.raises(RequestRefused, match="unknown field"):
+        batcher.embed(["a", "b"], "query")
+
+
+@pytest.mark.parametrize("said", ["invalid input", "filtered by the content management policy"])
+def test_a_text_refused_for_its_content_is_a_fault_and_never_shortened(said: str) -> None:
+    server = without("bad", said)
+    texts = ["a long good text", "a long bad text that a shorter one would not mend", "good"]
+
+    found = server.batcher().embed(texts, "document")
+
+    assert list(found.faults) == [1]
+    assert found.n_kept is None
+    assert {text for asked in server.asked for text in asked} == {PLAIN, *texts}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "This model's maximum context length is 8192 tokens, however you requested 9000 tokens",
+        "Invalid 'input[0]': string too long. Expected a string with maximum length 1048576",
+        "Input is too long for requested model.",
+        "too many tokens: total number of tokens in the prompt cannot exceed 512",
+        "Input id 0 has 9000 tokens, exceeding max 8192 tokens.",
+        "The input token count (9000) exceeds the maximum number of tokens allowed (2048).",
+        "Single text cannot exceed 8194 tokens.",
+        "Input validation error: `inputs` must have less than 512 tokens. Given: 1000",
+        "the input length exceeds the context length",
+        "input (600 tokens) is too large to process. increase the physical batch size",
+        "The length of the text is larger than the limit of 2000 characters",
+    ],
+)
+def test_words_about_length_shorten_the_text(said: str) -> None:
+    found = limited(100, said=said).batcher().embed(["x" * 400], "document")
+
+    assert found.n_kept is not None
+    assert not found.faults
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The response was filtered due to the prompt triggering content management policy.",
+        "'$.input' is invalid. Please check the API reference.",
+        "Billing hard limit has been reached",
+        "Unrecognized request argument supplied: max_tokens",
+        "invalid token in input",
+        "unable to process input",
+    ],
+)
+def test_words_about_anything_else_do_not(said: str) -> None:
+    server = limited(100, said=said)
+
+    assert list(server.batcher().embed(["x" * 400], "document").faults) == [0]
+    assert server.asked == [["x" * 400], [PLAIN]]
+
+
+def test_a_status_413_is_about_length_whatever_it_says() -> None:
+    found = limited(100, status=413, said="batch size").batcher().embed(["x" * 400], "document")
+
+    assert found.n_kept is not None
+
+
+def test_a_refusal_without_words_is_about_length_only_beyond_what_has_passed() -> None:
+    server = Server(lambda texts: (400, "") if "b" in texts[0] or len(texts[0]) > 90 else None)
+    batcher = server.batcher(max_texts=1)
+
+    found = batcher.embed(["a" * 50, "b" * 40, "a" * 100], "document")
+
+    assert list(found.faults) == [1]
+    assert found.n_kept is not None
+    assert found.n_kept[2] > 0
+
+
+def test_few_texts_are_singled_out_and_the_others_still_embedded() -> None:
+    """64 texts, every fourth refused: 8 faults would be in the first half alone."""
+    server = without("bad", "invalid input")
+    texts = [f"{'bad' if number % 4 == 0 else 'good'} {number}" for number in range(64)]
+
+    found = server.batcher().embed(texts, "document")
+
+    singled_out = [asked for asked in server.asked if len(asked) == 1 and "bad" in asked[0]]
+    assert len(singled_out) == MAX_FAULTS
+    assert len(server.asked) < 30
+    assert {number for number in range(0, 64, 4)} <= set(found.faults)
+
+
+def test_a_nan_at_a_shorter_length_is_the_texts_fault() -> None:
+    def refuse(texts: Sequence[str]) -> tuple[int, str] | None:
+        return (400, TOO_LONG) if len(texts[0]) > 100 else (500, "unsupported value: NaN")
+
+    found = Server(refuse).batcher().embed(["x" * 150], "document")
+
+    assert "NaN" in found.faults[0].said
+
+
+# What is kept of a text that is too long
+
+
+@pytest.mark.parametrize("limit", [17, 100, 101, 127, 128, 500, 511, 777, 999, 1000, 4095])
+def test_at_least_94_per_cent_of_what_fits_is_kept(limit: int) -> None:
+    server = limited(limit)
+
+    found = server.batcher().embed(["x" * 4096], "document")
+
+    assert found.n_kept is not None
+    assert 0.94 * limit - 1 <= found.n_kept[0] <= limit
+    assert found.vectors[0, 0] == found.n_kept[0]  # the vector is that of the text kept
+
+
+def test_the_next_long_text_begins_near_the_length_that_passed() -> None:
+    """1,000 fit, and are a power of two below 8,000; a sixteenth more, 1,062, is refused."""
+    server = limited(1000)
+    batcher = server.batcher()
+    batcher.embed(["x" * 8000], "document")
+    n_before = len(server.asked)
+
+    found = batcher.embed(["y" * 6000], "document")
+
+    assert found.n_kept is not None
+    assert found.n_kept[0] == 1000
+    assert [len(texts[0]) for texts in server.asked[n_before:]] == [6000, 1000, 1062]
+
+
+@pytest.mark.parametrize("limit", [60, 300, 900, 3000, 7000])
+def test_a_limit_that_is_another_for_the_next_text_is_found_too(limit: int) -> None:
+    """Texts differ in how many characters make a token."""
+    limits = {"x": 1000, "y": limit}
+    server = Server(lambda texts: (400, TOO_LONG) if len(texts[0]) > limits[texts[0][0]] else None)
+    batcher = server.batcher()
+    batcher.embed(["x" * 8000], "document")
+    n_before = len(server.asked)
+
+    found = batcher.embed(["y" * 8000], "document")
+
+    assert found.n_kept is not None
+    assert 0.94 * limit - 1 <= found.n_kept[0] <= limit
+    assert len(server.asked) - n_before <= 12
+
+
+def test_texts_like_one_that_was_too_long_go_alone_and_are_not_bisected() -> None:
+    """16 texts of 2,000 characters and 16 of 10: the long ones take at most 4 requests each."""
+    server = limited(500)
+    texts = ["x" * (2000 - number) for number in range(16)] + ["y" * 10] * 16
+    batcher = server.batcher(max_texts=16)
+    batcher.embed(["z" * 1900], "document")
+    n_before = len(server.asked)
+
+    found = batcher.embed(texts, "document")
+
+    assert found.n_kept is not None
+    assert (found.n_kept[:16] >= 470).all()
+    assert len(server.asked) - n_before <= 16 * 4 + 1
+
+
+def test_a_text_of_that_length_that_passes_lets_others_share_a_request_again() -> None:
+    limits = {"x": 50, "y": 5000}
+    server = Server(
+        lambda texts: (400, TOO_LONG) if any(len(t) > limits[t[0]] for t in texts) else None
+    )
+    batcher = server.batcher()
+    batcher.embed(["x" * 100], "document")
+
+    batcher.embed(["y" * 200], "document")
+
+    batcher.embed(["y" * 199, "y" * 198], "document")
+
+    assert [len(texts) for texts in server.asked[-2:]] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("status", "passing"), [(400, set()), (413, set()), (429, {0}), (500, {0})]
+)
+def test_a_text_shortened_for_a_reason_that_may_pass_is_marked(
+    status: int, passing: set[int]
+) -> None:
+    found = limited(100, status=status).batcher().embed(["x" * 400], "document")
+
+    assert found.n_kept is not None
+    assert found.passing == passing
