@@ -47,7 +47,8 @@ from embed_ab.providers.cache import StoreInfo, VectorStore, cache_folder, clear
 from embed_ab.records import is_blank
 from embed_ab.result import Comparison, Measured, Wait, redacted
 from embed_ab.settings import LISTS, MATRIX_KEYS, Settings, flags_of, key_of
-from embed_ab.systems import PROVIDERS, OnProgress, SystemSpec
+from embed_ab.system_spec import SystemSpec
+from embed_ab.systems import OnProgress
 
 Clock = Callable[[], datetime]
 
@@ -261,7 +262,7 @@ def _retrieve_all(
     options = settings.options()
     seconds: dict[str, float] = {}
     retrieved: dict[str, systems.Retrieved] = {}
-    needs_store = any(PROVIDERS[spec.provider].embedder for spec in specs.values())
+    needs_store = any(map(systems.embeds, specs.values()))
     folder = cache_folder(os.environ) if settings.cache and needs_store else None
     with closing(VectorStore.open(folder)) as store:
         for label, spec in specs.items():

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embed_ab.quantise import Precision, bytes_per_vector
-from embed_ab.runs import Run
+from embed_ab.runs import Run, RunFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Origin:
     prompts this family of models expects, "" where all is well. `is_pinned` is None where there is
     no revision to pin. `batch_cosine` is how alike a text's vectors are, alone and in a batch; None
     where that was not tried. `unknown_share` is how many of the document ids in a file of vectors
-    the set lacks, 0 to 1.
+    the set lacks, 0 to 1. `file` is what was read where the run came in a file.
     """
 
     system: str
@@ -54,6 +54,7 @@ class Origin:
     truncation: Truncation | None = None
     batch_cosine: float | None = None
     unknown_share: float = 0.0
+    file: RunFile | None = None
 
     @property
     def bytes_per_vector(self) -> int | None:
@@ -65,7 +66,7 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """One side of a comparison, or its baseline.
+    """One side of a comparison, or its baseline; `parts` are the systems it was made of.
 
     is_cut: (n_documents,) documents whose end the system never saw; None where that is not known.
     """
@@ -73,3 +74,18 @@ class System:
     run: Run
     origin: Origin
     is_cut: NDArray[np.bool_] | None = None
+    parts: tuple[System, ...] = ()
+
+    @property
+    def leaves(self) -> tuple[System, ...]:
+        """The systems it was made of that are not made of others, each once; else itself."""
+        if not self.parts:
+            return (self,)
+        found = (leaf for part in self.parts for leaf in part.leaves)
+        return tuple({leaf.origin.system: leaf for leaf in found}.values())
+
+    @property
+    def bytes_per_vector(self) -> int | None:
+        """What a document takes in all indices of vectors; None where there is none."""
+        sizes = [leaf.origin.bytes_per_vector for leaf in self.leaves]
+        return sum(filter(None, sizes)) if any(sizes) else None

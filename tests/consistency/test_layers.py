@@ -15,10 +15,12 @@ LAYERS: list[set[str]] = [
     {"judgements"},
     {"evalset"},
     {"quantise", "runs", "providers.prompts", "providers.mock"},
+    {"system_spec"},
     {
         "metrics",
         "overlap",
         "bm25",
+        "fusion",
         "origin",
         "providers.batching",
         "providers.cache",
