@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from embed_ab import cautions, gate, metrics, overlap, paired, resampling
+from embed_ab import cautions, gate, metrics, overlap, paired, rerank, resampling
 from embed_ab.cautions import Evidence
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
@@ -173,6 +173,16 @@ def compare_runs(
             )
         ),
         conventions=_conventions(options),
+        candidates=None
+        if b.candidates is None
+        else rerank.examine(
+            evalset,
+            b.candidates,
+            a.run,
+            differences,
+            gain=options.gain,
+            min_grade=options.min_grade,
+        ),
     )
 
 

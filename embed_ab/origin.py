@@ -32,7 +32,8 @@ class Origin:
     Prompts are None where they have no meaning (BM25). `missing_prompt` is a sentence about the
     prompts this family of models expects, "" where all is well. `is_pinned` is None where there is
     no revision to pin. `batch_cosine` is how alike a text's vectors are, alone and in a batch; None
-    where that was not tried.
+    where that was not tried. `cut_pairs` is how many pairs of query and document a reranker could
+    not read whole, and of how many; None where it cannot tell.
     """
 
     system: str
@@ -47,11 +48,16 @@ class Origin:
     details: dict[str, str] = field(default_factory=dict)
     truncation: Truncation | None = None
     batch_cosine: float | None = None
+    cut_pairs: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """One side of a comparison, or its baseline."""
+    """One side of a comparison, or its baseline.
+
+    candidates: the frozen candidate sets that the run orders; None where it searched everything.
+    """
 
     run: Run
     origin: Origin
+    candidates: Run | None = None

@@ -123,6 +123,7 @@ class Server:
     total_seconds: for one try, from the name lookup to the last byte.
     concurrency: how many requests may be on their way at once, those that wait for a new try
         included; None for any number.
+    list_name: an answer that is a list is taken for an object with it under this name; "" refuses.
     """
 
     def __init__(
@@ -139,6 +140,7 @@ class Server:
         total_seconds: float = 300.0,
         connect_seconds: float = CONNECT_SECONDS,
         concurrency: int | None = None,
+        list_name: str = "",
     ) -> None:
         self._slots = threading.Semaphore(concurrency) if concurrency else nullcontext()
         self.base_url = httpx.URL(base_url)
@@ -161,6 +163,7 @@ class Server:
             total_seconds=total_seconds,
             connect_seconds=connect_seconds,
             clock=clock,
+            list_name=list_name,
         )
         self._once = once
         self._transport = RetryTransport(once, _Waits(sleep=sleep, jitter=jitter))
@@ -259,6 +262,7 @@ class _Once(httpx.BaseTransport):
         total_seconds: float,
         connect_seconds: float,
         clock: Callable[[], float],
+        list_name: str,
     ) -> None:
         self._client = client
         self._hint = hint
@@ -267,13 +271,14 @@ class _Once(httpx.BaseTransport):
         self._total_seconds = total_seconds
         self._connect_seconds = connect_seconds
         self._clock = clock
+        self._list_name = list_name
         self._has_answered = False
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         try:
             response = self._in_time(request)
             if response.is_success:
-                response.extensions["json"] = _object(response)
+                response.extensions["json"] = _object(response, self._list_name)
         except httpx.RequestError as error:
             waited = isinstance(error, httpx.TimeoutException)
             may_pass = waited and not isinstance(error, httpx.ConnectTimeout)
@@ -399,11 +404,13 @@ def _read(reply: httpx.Response) -> httpx.Response:
     )
 
 
-def _object(response: httpx.Response) -> dict[str, Any]:
+def _object(response: httpx.Response, list_name: str) -> dict[str, Any]:
     try:
         answer = json.loads(response.content)
     except (ValueError, RecursionError):
         answer = None
+    if list_name and isinstance(answer, list):
+        answer = {list_name: answer}
     if not isinstance(answer, dict):
         kind = response.headers.get("Content-Type", "").partition(";")[0].strip()
         what = kind if re.fullmatch(r"[\w.+/-]{1,60}", kind) else "something"
