@@ -39,7 +39,9 @@ COMMENT_BYTES = 60_000
 
 @dataclass(frozen=True, kw_only=True)
 class CostTable:
-    """What embedding costs, a column for each system that has vectors; every cell is ours."""
+    """A table of ours: what embedding costs, with a column for each system that has vectors; or
+    what reordering the candidates allows. No cell of it holds a user's text.
+    """
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -60,11 +62,6 @@ def cost_table(comparison: Comparison) -> CostTable | None:
         values = measured.get(key, {})
         return [shown(None if s.is_mock else values.get(s.label)) for s in systems]
 
-    def wait(of: Wait | None) -> str:
-        if of is None:
-            return formats.DASH
-        return f"{formats.amount(of['p50'])} / {formats.amount(of['p95'])}"
-
     n_embedded = measured.get("texts_embedded", {})
     is_new = any(n_embedded.get(s.label) and not s.is_mock for s in systems)
     rows = {
@@ -79,7 +76,7 @@ def cost_table(comparison: Comparison) -> CostTable | None:
             "tokens": found("tokens", formats.count),
             "price": found("price", formats.amount),
             "seconds": found("embedding_seconds", formats.amount),
-            "ms for one query, p50 / p95": found("query_ms", wait),
+            "ms for one query, p50 / p95": found("query_ms", _wait),
         }
     waits = [w["n"] for w in measured.get("query_ms", {}).values()] if is_new else []
     return CostTable(
@@ -88,6 +85,48 @@ def cost_table(comparison: Comparison) -> CostTable | None:
         note=f"One query: {max(waits)} asked for one at a time, after the ranking."
         if waits
         else "",
+    )
+
+
+def _wait(of: Wait | None) -> str:
+    if of is None:
+        return formats.DASH
+    return f"{formats.amount(of['p50'])} / {formats.amount(of['p95'])}"
+
+
+def ceiling_table(comparison: Comparison) -> CostTable | None:
+    """Return how far reordering went and could have gone; None where B reorders nothing."""
+    found = comparison.candidates
+    if found is None:
+        return None
+    means_a, means_b = (system.means for system in comparison.systems[:2])
+    n_lost, n = len(found.out_of_reach), comparison.evalset.n_evaluated
+    lost = f"{n_lost:,} of {n:,} queries have none there, and no order helps them."
+    waits = comparison.measured.get("rerank_ms", {})
+    took = "".join(
+        f" Reordering those of one query took {label} {_wait(waits[label])} ms (p50 / p95)."
+        for label in ("A", "B")
+        if label in waits
+    )
+    return CostTable(
+        headings=("reranking", "A", "B", "best order", "of the way"),
+        rows=tuple(
+            (
+                ceiling.metric,
+                formats.number(means_a.get(ceiling.metric)),
+                formats.number(means_b.get(ceiling.metric)),
+                formats.number(ceiling.ceiling),
+                formats.DASH
+                if ceiling.way is None
+                else f"{100 * ceiling.way + 0.0:.1f}%".replace("-", formats.MINUS),
+            )
+            for ceiling in found.ceilings
+        ),
+        note=f"The first {found.depth:,} documents of the first stage are the candidates. They "
+        f"hold {formats.percent(found.recall)} of a query's relevant documents; {lost} Of the "
+        "way: (B − A) / (best order − A)"
+        + ("." if found.same_for_a else ", not shown: A orders other documents than B.")
+        + took,
     )
 
 
@@ -224,6 +263,8 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
             f"{evalset.n_documents:,} documents, {evalset.n_judgements:,} judgements"
         ),
         "cost": cost_table(comparison),
+        "ceiling": ceiling_table(comparison),
+        "out_of_reach": comparison.candidates.out_of_reach if comparison.candidates else (),
         "difference": difference,
         "movement": movement,
         "standing": standing,

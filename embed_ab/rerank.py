@@ -112,7 +112,7 @@ def examine(
     def ceiling(metric: Metric, d: PairedDifference) -> Ceiling:
         reached = resampling.mean(best[metric][n_relevant > 0])
         room = reached - d.mean_a
-        way = d.difference / room if same_for_a and room > resampling.TOLERANCE else None
+        way = (d.mean_b - d.mean_a) / room if same_for_a and room > resampling.TOLERANCE else None
         return Ceiling(metric=str(metric), ceiling=reached, way=way)
 
     is_relevant = metrics.grade_matrix(candidates.documents, evalset.qrels) >= min_grade
