@@ -16,7 +16,7 @@ from embed_ab.evalset import Evalset, normalized_text
 from embed_ab.metrics import Gain, Metric
 from embed_ab.origin import System
 from embed_ab.paired import PairedDifference
-from embed_ab.runs import Run
+from embed_ab.runs import Run, RunFile
 
 Values = NDArray[np.float64]
 
@@ -40,6 +40,10 @@ CODES = {
     "duplicate_documents": "Documents are twins in letters and digits; a hit on one is a miss.",
     "unjudged_gap": "Of what is not relevant, the worse system returns 5 % more never judged.",
     "tied_at_cutoff": "Equal scores at a metric's cutoff were ordered by document id.",
+    "duplicate_hits": "A run file holds a document twice for a query; the first line counts.",
+    "unknown_documents": "A run file holds documents or queries that the set lacks.",
+    "missing_queries": "A run file holds nothing for some queries of the set.",
+    "shallow_run": "A system returns fewer documents than a metric looks at.",
     "bm25_zero_hits": "BM25 finds nothing for more than 5 % of the queries: wrong tokens?",
     "unpinned_model": "A model from a hub has no commit, so its weights may change overnight.",
 }
@@ -89,6 +93,16 @@ class Evidence:
         """A and B with their labels."""
         return (("A", self.a), ("B", self.b))
 
+    @property
+    def leaves(self) -> list[tuple[str, System]]:
+        """A and B, or where one is made of other systems those, with their labels."""
+        return [(side, leaf) for side, system in self.sides for leaf in system.leaves]
+
+    @property
+    def run_files(self) -> list[tuple[str, System, RunFile]]:
+        """The leaves that came as a run file."""
+        return [(side, s, s.origin.file) for side, s in self.leaves if s.origin.file is not None]
+
     def mean(self, side: str, metric: Metric) -> float:
         """Return the mean over the evaluated queries."""
         return float(np.nanmean(self.values[side][metric]))
@@ -119,6 +133,10 @@ def cautions(evidence: Evidence) -> tuple[Caution, ...]:
         _duplicate_documents,
         _unjudged_gap,
         _tied_at_cutoff,
+        _duplicate_hits,
+        _unknown_documents,
+        _missing_queries,
+        _shallow_run,
         _bm25_zero_hits,
         _unpinned_model,
     )
@@ -203,7 +221,9 @@ def _near_random_model(e: Evidence) -> Iterator[Caution]:
         spread = float(scores.max() - scores.min()) if scores.size else 0.0
         # Cosines above 0.99 everywhere mean that all vectors point one way.
         is_narrow = system.origin.dimension is not None and scores.size and scores.min() > 0.99
-        if scores.size > 1 and system.run.scores.shape[1] > 1 and (spread < 1e-6 or is_narrow):
+        # The scores of a hybrid say nothing: those of ranks are always close.
+        is_alike = not system.parts and (spread < 1e-6 or is_narrow)
+        if scores.size > 1 and system.run.scores.shape[1] > 1 and is_alike:
             what = f"gives the documents it returns almost one score, within {spread:.2g}"
         elif mean <= limit and chance < 0.5:
             what = f"hits in {mean:.1%} of queries at rank {e.k}; chance alone gives {chance:.1%}"
@@ -217,18 +237,21 @@ def _near_random_model(e: Evidence) -> Iterator[Caution]:
 
 
 def _missing_prompt(e: Evidence) -> Iterator[Caution]:
-    for side, system in e.sides:
+    for side, system in e.leaves:
         if system.origin.missing_prompt:
             flag = side.lower()
+            advice = f"Give what it wants with --{flag}-query-prompt or --{flag}-doc-prompt."
+            if sum(s == side and leaf.origin.query_prompt is not None for s, leaf in e.leaves) > 1:
+                advice = "Rank with it alone, prompts and --runs DIR given, and join that run:FILE."
             yield Caution(
                 code="missing_prompt",
                 message=f"{side}: {system.origin.missing_prompt}",
-                advice=f"Give what it wants with --{flag}-query-prompt or --{flag}-doc-prompt.",
+                advice=advice,
             )
 
 
 def _truncated_documents(e: Evidence) -> Iterator[Caution]:
-    for side, system in e.sides:
+    for side, system in e.leaves:
         cut = system.origin.truncation
         if cut is not None and cut.n_truncated > 0.05 * cut.n_documents:
             has_limit = cut.max_length is not None
@@ -245,7 +268,7 @@ def _truncated_documents(e: Evidence) -> Iterator[Caution]:
 
 
 def _batch_mismatch(e: Evidence) -> Iterator[Caution]:
-    for side, system in e.sides:
+    for side, system in e.leaves:
         cosine = system.origin.batch_cosine
         if cosine is not None and cosine < SAME_VECTOR:
             yield Caution(
@@ -416,10 +439,81 @@ def _tied_at_cutoff(e: Evidence) -> Iterator[Caution]:
         )
 
 
+def _duplicate_hits(e: Evidence) -> Iterator[Caution]:
+    for side, system, file in e.run_files:
+        if file.n_duplicates:
+            yield Caution(
+                code="duplicate_hits",
+                message=f"{side} ({system.origin.system}) names a document again for the same "
+                f"query in {_n(file.n_duplicates, 'line')} of {file.n_lines:,}; the first line "
+                "counts, whatever score the others have.",
+                advice="If the run ranks pieces of documents, write each document once, with its "
+                "best piece's score.",
+            )
+
+
+def _unknown_documents(e: Evidence) -> Iterator[Caution]:
+    for side, system, file in e.run_files:
+        parts = [
+            f"{_n(n, 'line')} of {file.n_lines:,} {what}"
+            for n, what in (
+                (file.n_unknown_documents, "with a document that the set lacks"),
+                (file.n_unknown_queries, "for a query that the set lacks"),
+            )
+            if n
+        ]
+        if parts:
+            yield Caution(
+                code="unknown_documents",
+                message=f"{side} ({system.origin.system}) has {' and '.join(parts)}. They are left "
+                "out, and what ranks below moves up.",
+                advice="Make the run from the documents and queries of this set.",
+            )
+
+
+def _missing_queries(e: Evidence) -> Iterator[Caution]:
+    for side, system, _ in e.run_files:
+        n = int(np.count_nonzero((system.run.documents[:, :1] < 0).all(axis=1) & (e.gold >= 0)))
+        if n:
+            is_alone = system is e.a or system is e.b
+            yield Caution(
+                code="missing_queries",
+                message=f"{side} ({system.origin.system}) has no document of the set for "
+                f"{_n(n, 'query', 'queries')} of {int(np.count_nonzero(e.gold >= 0)):,}"
+                + ("; they score 0." if is_alone else "."),
+                advice="Fine where the search found nothing; else run the missing queries, too.",
+            )
+
+
+def _shallow_run(e: Evidence) -> Iterator[Caution]:
+    deepest = min(e.cutoffs[-1], int(np.sum(~e.evalset.is_empty)))
+    for side, system in e.sides:
+        if system.origin.file is not None:
+            longest = system.origin.file.longest
+            advice = f"Write at least {deepest} documents of each query, or lower the cutoff."
+        elif system.parts:
+            longest = int(np.max((system.run.documents >= 0).sum(axis=1)))
+            advice = f"Give it depth={deepest} after a semicolon, or lower the cutoff."
+        else:
+            continue
+        if longest < deepest:
+            yield Caution(
+                code="shallow_run",
+                message=f"{side} ({system.origin.system}) has at most "
+                f"{_n(longest, 'document')} for a query, and metrics look at {deepest} ranks.",
+                advice=advice,
+            )
+
+
+def _n(n: int, one: str, many: str = "") -> str:
+    return f"{n:,} {one if n == 1 else many or f'{one}s'}"
+
+
 def _bm25_zero_hits(e: Evidence) -> Iterator[Caution]:
     # The baseline last: where it is also A or B, its flag is the one to name.
-    sides = {"-a bm25:": e.a, "-b bm25:": e.b} | ({"--bm25 ": e.bm25} if e.bm25 else {})
-    found = {s.origin.system: (flag, s.run) for flag, s in sides.items()}
+    sides = [(f"-{side.lower()} bm25:", leaf) for side, leaf in e.leaves]
+    sides += [("--bm25 ", e.bm25)] if e.bm25 else []
+    found = {s.origin.system: (flag, s.run) for flag, s in sides}
     runs = {name: pair for name, pair in found.items() if name.startswith("bm25:")}
     for name, (flag, run) in runs.items():
         n_queries = len(e.evalset.query_ids)
@@ -437,7 +531,7 @@ def _bm25_zero_hits(e: Evidence) -> Iterator[Caution]:
 
 
 def _unpinned_model(e: Evidence) -> Iterator[Caution]:
-    for side, system in e.sides:
+    for side, system in e.leaves:
         if system.origin.is_pinned is False:
             revision = system.origin.revision or "unknown"
             name = re.sub(r",revision=[^,]*", "", system.origin.system)

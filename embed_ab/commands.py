@@ -44,7 +44,8 @@ from embed_ab.providers.cache import StoreInfo, VectorStore, cache_folder, clear
 from embed_ab.records import is_blank
 from embed_ab.result import Comparison, Measured, Wait, redacted
 from embed_ab.settings import Settings, flags_of, key_of
-from embed_ab.systems import PROVIDERS, OnProgress, SystemSpec
+from embed_ab.system_spec import SystemSpec
+from embed_ab.systems import OnProgress
 
 Clock = Callable[[], datetime]
 
@@ -131,7 +132,7 @@ def compare_evalset(
         specs["BM25"] = SystemSpec.parse(f"bm25:{settings.bm25}")
     seconds: dict[str, float] = {}
     retrieved: dict[str, systems.Retrieved] = {}
-    needs_store = any(PROVIDERS[spec.provider].embedder for spec in specs.values())
+    needs_store = any(map(systems.embeds, specs.values()))
     folder = cache_folder(os.environ) if settings.cache and needs_store else None
     with _unquoted(settings.redact):
         with closing(VectorStore.open(folder)) as store:

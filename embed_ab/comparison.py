@@ -310,7 +310,7 @@ def _system_record(
     label: Any, system: System, values: Mapping[Metric, Values], *, n_vectors: int
 ) -> SystemRecord:
     origin = system.origin
-    n_bytes = None if origin.dimension is None else 4 * origin.dimension
+    n_bytes = system.bytes_per_vector
     present = {metric: v[~np.isnan(v)] for metric, v in values.items()}
     return SystemRecord(
         label=label,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from embed_ab.runs import Run
+from embed_ab.runs import Run, RunFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +32,9 @@ class Origin:
     Prompts are None where they have no meaning (BM25). `missing_prompt` is a sentence about the
     prompts this family of models expects, "" where all is well. `is_pinned` is None where there is
     no revision to pin. `batch_cosine` is how alike a text's vectors are, alone and in a batch; None
-    where that was not tried. `cut_pairs` is how many pairs of query and document a reranker could
-    not read whole, and of how many; None where it cannot tell.
+    where that was not tried. `file` is what was read where the run came in a file. `cut_pairs` is
+    how many pairs of query and document a reranker could not read whole, and of how many; None
+    where it cannot tell.
     """
 
     system: str
@@ -49,15 +50,36 @@ class Origin:
     truncation: Truncation | None = None
     batch_cosine: float | None = None
     cut_pairs: tuple[int, int] | None = None
+    file: RunFile | None = None
+
+    @property
+    def bytes_per_vector(self) -> int | None:
+        """What a document's vector takes, as float32; None where a system has none."""
+        return None if self.dimension is None else 4 * self.dimension
 
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """One side of a comparison, or its baseline.
+    """One side of a comparison, or its baseline; `parts` are the systems it was made of.
 
-    candidates: the frozen candidate sets that the run orders; None where it searched everything.
+    candidates: the frozen candidate sets that the run orders; None where it does not just reorder.
     """
 
     run: Run
     origin: Origin
+    parts: tuple[System, ...] = ()
     candidates: Run | None = None
+
+    @property
+    def leaves(self) -> tuple[System, ...]:
+        """The systems it was made of that are not made of others, each once; else itself."""
+        if not self.parts:
+            return (self,)
+        found = (leaf for part in self.parts for leaf in part.leaves)
+        return tuple({leaf.origin.system: leaf for leaf in found}.values())
+
+    @property
+    def bytes_per_vector(self) -> int | None:
+        """What a document takes in all indices of vectors; None where there is none."""
+        sizes = [leaf.origin.bytes_per_vector for leaf in self.leaves]
+        return sum(filter(None, sizes)) if any(sizes) else None

@@ -93,15 +93,26 @@ def _find(folder: Path, split: str) -> Files:
     _missing(folder, f"qrels/{split}.tsv", *(() if single else ("qrels.tsv",)))
 
 
-def text_lines(path: Path, notices: list[Notice]) -> Iterator[tuple[int, str]]:
+def text_lines(
+    path: Path, notices: list[Notice], *, max_length: int | None = None
+) -> Iterator[tuple[int, str]]:
     r"""The lines that are not blank, with their numbers from 1; `\n`, `\r\n` and `\r` end a line.
 
     Byte order marks are removed and noted. Reads as a stream, `.gz` too.
-    Raises: EvalsetError if the file cannot be read, is not UTF-8 or holds NUL characters.
+    max_length: characters of a line that are held at most.
+    Raises: EvalsetError if the file cannot be read, is not UTF-8, holds NUL characters or a line
+        longer than `max_length`.
     """
     n_marks = 0
     try:
-        for number, line in enumerate(_decoded(path), start=1):
+        for number, line in enumerate(_decoded(path, max_length), start=1):
+            if max_length is not None and len(line) > max_length:
+                raise EvalsetError(
+                    f"the line has more than {max_length:,} characters",
+                    path=path,
+                    line=number,
+                    hint="Is this the right file? Its lines are short.",
+                )
             if line.startswith(_BYTE_ORDER_MARK):
                 line = line.lstrip(_BYTE_ORDER_MARK)
                 n_marks += 1
@@ -136,13 +147,16 @@ def text_lines(path: Path, notices: list[Notice]) -> Iterator[tuple[int, str]]:
         )
 
 
-def json_lines(path: Path, notices: list[Notice]) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_lines(
+    path: Path, notices: list[Notice], *, max_length: int | None = None, hint: str = JSON_HINT
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """The JSON objects of a file with one object a line, with their line numbers.
 
+    max_length: as in `text_lines`; hint: what errors say of the lines.
     Raises: EvalsetError if a line is not strict JSON, repeats a key or is not an object.
     """
     decode = _DECODER.decode
-    for number, line in text_lines(path, notices):
+    for number, line in text_lines(path, notices, max_length=max_length):
         try:
             record = decode(line)
         except json.JSONDecodeError as error:
@@ -154,7 +168,7 @@ def json_lines(path: Path, notices: list[Notice]) -> Iterator[tuple[int, dict[st
                 yield number, record
                 continue
             problem = "JSON, but not an object"
-        raise EvalsetError(problem, path=path, line=number, hint=JSON_HINT)
+        raise EvalsetError(problem, path=path, line=number, hint=hint)
 
 
 def json_file(path: Path, *, max_bytes: int, hint: str) -> Any:
@@ -277,10 +291,13 @@ def _missing(folder: Path, *names: str) -> NoReturn:
     raise InputError(f"{folder}: no {wanted}", hint=hint)
 
 
-def _decoded(path: Path) -> Iterator[str]:
+def _decoded(path: Path, max_length: int | None) -> Iterator[str]:
     try:
         with _open(path) as stream, io.TextIOWrapper(stream, encoding="utf-8") as text:
-            yield from text
+            if max_length is None:
+                yield from text
+            else:  # one character more, so that what is too long is seen and not held
+                yield from iter(partial(text.readline, max_length + 1), "")
     except UnicodeDecodeError as error:
         raise _not_utf8(path) from error
 

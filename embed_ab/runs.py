@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embed_ab.errors import EvalsetError, InputError
-from embed_ab.readers import text_lines
+from embed_ab.readers import in_quotes, json_lines, text_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,10 @@ class Run:
     name: str
     documents: NDArray[np.int32]
     scores: NDArray[np.float64]
+
+    def cut(self, depth: int) -> Run:
+        """Return the run with its first `depth` ranks."""
+        return replace(self, documents=self.documents[:, :depth], scores=self.scores[:, :depth])
 
 
 def check_ids(query_ids: Sequence[str], document_ids: Sequence[str]) -> None:
@@ -81,69 +87,243 @@ def _strictly_decreasing(scores: NDArray[np.float64]) -> NDArray[np.float32]:
     return lowered
 
 
-def read_trec(path: Path, query_ids: Sequence[str], document_ids: Sequence[str]) -> Run:
-    """Read a TREC run file (gzip by the suffix `.gz`); its name is the tag of its first line.
+MAX_LINE = 10_000
+"""Characters of a line in a run file."""
+MAX_HITS = 100_000_000
+"""Lines of a run file; more is a file that never ends, or a gzip bomb."""
 
-    As every TREC tool does, this goes by the scores and ignores the ranks; documents of one score
-    are ordered by ascending index.
+_TREC_HINT = "A line of a TREC run file is: query-id Q0 document-id rank score name."
+_JSON_HINT = 'Each line is one JSON object: {"query": "q1", "document": "d1", "score": 0.5}.'
 
-    Raises: EvalsetError that names the line, for anything but six columns, a score that is not a
-        number, an unknown id, or a document given twice for a query.
+
+@dataclass(frozen=True, kw_only=True)
+class RunFile:
+    """A run that came in a file, and what of the file is not in it.
+
+    n_lines: hits in the file.
+    n_duplicates: hits of a document that the query has already; the first one counts.
+    n_unknown_documents: hits of documents that the set lacks; they take no rank.
+    n_unknown_queries: hits for queries that the set lacks.
+    n_missing_queries: queries of the set without any hit that counts.
+    longest: most documents of a query, before the run was cut to the depth asked for.
     """
+
+    run: Run
+    n_lines: int
+    n_duplicates: int
+    n_unknown_documents: int
+    n_unknown_queries: int
+    n_missing_queries: int
+    longest: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Hits:
+    """The hits of a file on queries and documents of the set, in its order; (n_hits,) each."""
+
+    name: str
+    n_lines: int
+    n_unknown_documents: int
+    n_unknown_queries: int
+    queries: NDArray[np.int64]
+    documents: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    lines: NDArray[np.int64]
+
+
+def read_trec(path: Path, query_ids: Sequence[str], document_ids: Sequence[str]) -> Run:
+    """Read a TREC run file that was made from this set; its name is the tag of its first line.
+
+    Raises: EvalsetError as `read`, and for an unknown id or a document given twice for a query.
+    """
+    return read(path, query_ids, document_ids, is_strict=True).run
+
+
+def read(
+    path: Path,
+    query_ids: Sequence[str],
+    document_ids: Sequence[str],
+    *,
+    depth: int | None = None,
+    is_strict: bool = False,
+) -> RunFile:
+    """Read a run file: JSON lines of query, document and score by the suffix `.jsonl`, else TREC.
+
+    Either may be gzipped, by a further suffix `.gz`. As every TREC tool does, this goes by the
+    scores and ignores ranks and the order of lines; documents of one score are ordered by ascending
+    index, where trec_eval orders them by descending id, and scores are told apart in float64, where
+    trec_eval holds float32.
+
+    depth: documents to keep of each query; None for all.
+    is_strict: unknown ids and duplicates are errors.
+    Raises: EvalsetError that names the line, for other columns or fields, a score that is not a
+        finite number, a line too long, and a file without lines.
+    """
+    is_json = ".jsonl" in path.suffixes[-2:] and path.suffix in (".jsonl", ".gz")
+    rows = _json_rows(path) if is_json else _trec_rows(path)
+    hits = _hits(path, rows, query_ids, document_ids, is_strict)
+    # Sorted by query and document, in the order of lines: the first hit of each pair counts.
+    order = np.lexsort((hits.documents, hits.queries))
+    queries, documents = hits.queries[order], hits.documents[order]
+    is_repeated = np.zeros(order.size, dtype=bool)
+    is_repeated[1:] = (queries[1:] == queries[:-1]) & (documents[1:] == documents[:-1])
+    repeated = order[is_repeated]
+    if is_strict and repeated.size:
+        hit = int(repeated[np.argmin(hits.lines[repeated])])
+        raise EvalsetError(
+            f"document '{document_ids[hits.documents[hit]]}' is there a second time for query "
+            f"'{query_ids[hits.queries[hit]]}'",
+            path=path,
+            line=int(hits.lines[hit]),
+            hint="A run ranks each document once for a query: remove one of the lines.",
+        )
+    kept = order[~is_repeated]
+    queries, documents, scores = hits.queries[kept], hits.documents[kept], hits.scores[kept]
+    run, counts = ranked(
+        queries, documents, scores, n_queries=len(query_ids), depth=depth, name=hits.name
+    )
+    return RunFile(
+        run=run,
+        n_lines=hits.n_lines,
+        n_duplicates=int(repeated.size),
+        n_unknown_documents=hits.n_unknown_documents,
+        n_unknown_queries=hits.n_unknown_queries,
+        n_missing_queries=int(np.count_nonzero(counts == 0)),
+        longest=int(counts.max(initial=0)),
+    )
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file in hex, as it lies there."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def ranked(
+    queries: NDArray[np.int64],
+    documents: NDArray[np.int64],
+    scores: NDArray[np.float64],
+    *,
+    n_queries: int,
+    depth: int | None,
+    name: str,
+) -> tuple[Run, NDArray[np.int64]]:
+    """Return the run of scored pairs, and how many documents each query had, (n_queries,).
+
+    queries, documents, scores: (n_pairs,) each; no pair twice.
+    depth: ranks of the run; None for as many as the longest list has.
+    """
+    counts = np.bincount(queries, minlength=n_queries)
+    width = int(counts.max(initial=0)) if depth is None else depth
+    order = np.lexsort((documents, -scores, queries))
+    ranks = np.arange(order.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    order, ranks = order[ranks < width], ranks[ranks < width]
+    found = np.full((n_queries, width), -1, dtype=np.int32)
+    found_scores = np.full((n_queries, width), -np.inf)
+    found[queries[order], ranks] = documents[order]
+    found_scores[queries[order], ranks] = scores[order]
+    return Run(name=name, documents=found, scores=found_scores), counts
+
+
+def _hits(
+    path: Path,
+    rows: Iterable[tuple[int, str, str, float, str]],
+    query_ids: Sequence[str],
+    document_ids: Sequence[str],
+    is_strict: bool,
+) -> _Hits:
     row_of = {query: row for row, query in enumerate(query_ids)}
     index_of = {document: index for index, document in enumerate(document_ids)}
-    found: list[dict[int, float]] = [{} for _ in query_ids]
+    # 32 bytes a hit: lists of numbers would take four times as much.
+    queries, documents, lines, scores = array("q"), array("q"), array("q"), array("d")
     name = ""
-    for number, line in text_lines(path, []):
-        wrong = partial(EvalsetError, path=path, line=number)
-        columns = line.split()
-        if len(columns) != 6:
-            raise wrong(
-                f"{len(columns)} columns instead of 6",
-                hint="A line of a TREC run file is: query-id Q0 document-id rank score name.",
-            )
-        query, _, document, _, score_text, tag = columns
+    n_lines = n_unknown_documents = n_unknown_queries = 0
+    for number, query, document, score, tag in rows:
         name = name or tag
-        if query not in row_of:
-            raise wrong(
-                f"the evaluation set has no query '{query}'",
-                hint="Take a run made from this evaluation set, or remove the query's lines.",
+        n_lines += 1
+        if n_lines > MAX_HITS:
+            raise EvalsetError(
+                f"more than {MAX_HITS:,} hits",
+                path=path,
+                line=number,
+                hint="Cut the run: of each query the first 1,000 documents are enough.",
             )
-        if document not in index_of:
-            raise wrong(
-                f"the evaluation set has no document '{document}'",
-                hint="Take a run made from this evaluation set.",
+        row, index = row_of.get(query), index_of.get(document)
+        if is_strict and (row is None or index is None):
+            what = f"query '{query}'" if row is None else f"document '{document}'"
+            raise EvalsetError(
+                f"the evaluation set has no {what}",
+                path=path,
+                line=number,
+                hint="Take a run made from this evaluation set, or remove its lines.",
             )
-        score = _finite(score_text)
-        if score is None:
-            raise wrong(
-                f"score '{score_text}' is not a finite number",
-                hint="The fifth column of a TREC run file is the score.",
-            )
-        ranked = found[row_of[query]]
-        if index_of[document] in ranked:
-            raise wrong(
-                f"document '{document}' is there a second time for query '{query}'",
-                hint="A run ranks each document once for a query: remove one of the lines.",
-            )
-        ranked[index_of[document]] = score
-    if not name:
+        if row is None:
+            n_unknown_queries += 1
+        elif index is None:
+            n_unknown_documents += 1
+        else:
+            queries.append(row)
+            documents.append(index)
+            scores.append(score)
+            lines.append(number)
+    if not n_lines:
         raise EvalsetError(
             "the run file has no lines", path=path, hint="Was the run written to the end?"
         )
-    depth = max(map(len, found))
-    documents = np.full((len(found), depth), -1, dtype=np.int32)
-    scores = np.full((len(found), depth), -np.inf)
-    for row, ranked in enumerate(found):
-        order = sorted(ranked, key=lambda index: (-ranked[index], index))
-        documents[row, : len(order)] = order
-        scores[row, : len(order)] = [ranked[index] for index in order]
-    return Run(name=name, documents=documents, scores=scores)
+    return _Hits(
+        name=name,
+        n_lines=n_lines,
+        n_unknown_documents=n_unknown_documents,
+        n_unknown_queries=n_unknown_queries,
+        queries=np.array(queries, dtype=np.int64),
+        documents=np.array(documents, dtype=np.int64),
+        scores=np.array(scores, dtype=np.float64),
+        lines=np.array(lines, dtype=np.int64),
+    )
 
 
-def _finite(text: str) -> float | None:
+def _trec_rows(path: Path) -> Iterator[tuple[int, str, str, float, str]]:
+    """Line, query, document, score and tag of each line."""
+    for number, line in text_lines(path, [], max_length=MAX_LINE):
+        columns = line.split()
+        wrong = partial(EvalsetError, path=path, line=number)
+        if len(columns) != 6:
+            raise wrong(f"{len(columns)} columns instead of 6", hint=_TREC_HINT)
+        query, _, document, _, text, tag = columns
+        score = _finite(text)
+        if score is None:
+            raise wrong(
+                f"score {in_quotes(text)} is not a finite number",
+                hint="The fifth column of a TREC run file is the score.",
+            )
+        yield number, query, document, score, tag
+
+
+def _json_rows(path: Path) -> Iterator[tuple[int, str, str, float, str]]:
+    """The same of a file of JSON lines; other fields than these three are not looked at."""
+    tag = path.name.partition(".")[0]
+    for number, record in json_lines(path, [], max_length=MAX_LINE, hint=_JSON_HINT):
+        wrong = partial(EvalsetError, path=path, line=number, hint=_JSON_HINT)
+        ids = []
+        for key in ("query", "document"):
+            identifier = record.get(key)
+            if isinstance(identifier, bool) or not isinstance(identifier, str | int):
+                raise wrong(f"'{key}' is missing, or neither text nor a whole number")
+            ids.append(str(identifier).strip())
+        score = record.get("score")
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            raise wrong("'score' is missing or not a number")
+        number_of_score = _finite(score)
+        if number_of_score is None:
+            raise wrong("'score' is not a finite number")
+        yield number, ids[0], ids[1], number_of_score, tag
+
+
+def _finite(value: str | float) -> float | None:
+    if isinstance(value, str) and "_" in value:
+        return None  # Python reads 1_0 as 10, and no other tool does
     try:
-        number = float(text)
-    except ValueError:
+        number = float(value)
+    except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None

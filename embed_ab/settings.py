@@ -13,7 +13,7 @@ import reprlib
 import unicodedata
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import (
@@ -33,7 +33,8 @@ from embed_ab.comparison import Options
 from embed_ab.errors import InputError
 from embed_ab.gate import Gate
 from embed_ab.metrics import Metric
-from embed_ab.systems import PROVIDERS, Side, SystemSpec
+from embed_ab.system_spec import FORMS, PROVIDERS, Normalisation, SystemSpec
+from embed_ab.systems import Side
 
 CONFIG_NAME = ".embed-ab.yml"
 MAX_CONFIG_BYTES = 1_000_000
@@ -100,6 +101,8 @@ Params = Annotated[
     PlainSerializer(json.dumps),
     WithJsonSchema({"type": ["object", "string"]}),
 ]
+_RANKING = [name for name, provider in PROVIDERS.items() if not provider.is_reranker]
+_PART = {"type": ["string", "object"]}
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Spec = Annotated[
     SystemSpec,
@@ -108,12 +111,33 @@ Spec = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "string", "pattern": f"^({'|'.join(PROVIDERS)}):"},
+                {
+                    "type": "string",
+                    "pattern": f"^(({'|'.join(_RANKING)}):|({'|'.join(FORMS)})\\()",
+                },
                 {
                     "type": "object",
-                    "properties": {"provider": {"type": "string"}, "name": {"type": "string"}},
+                    "properties": {"provider": {"enum": _RANKING}, "name": {"type": "string"}},
                     "required": ["provider", "name"],
                     "additionalProperties": {"type": ["string", "integer"]},
+                },
+                {
+                    "type": "object",
+                    "properties": {
+                        "provider": {"enum": list(FORMS)},
+                        "systems": {"type": "array", "items": _PART, "minItems": 2},
+                        "system": _PART,
+                        "reranker": _PART,
+                        "weights": {
+                            "type": ["array", "string"],
+                            "items": {"type": ["number", "string"]},
+                        },
+                        "normalise": {"enum": list(get_args(Normalisation))},
+                        "k": {"type": "integer"},
+                        "depth": {"type": "integer"},
+                    },
+                    "required": ["provider"],
+                    "additionalProperties": False,
                 },
             ]
         }
@@ -144,8 +168,8 @@ class Settings(BaseModel):
     )
     model_a: Spec | None = _setting(
         None,
-        "System A, the one in use: st:NAME, ollama:NAME, openai:NAME, vectors:FILE, bm25:TOKENS, "
-        "mock:NAME.",
+        "System A, the one in use: st:NAME, ollama:NAME, openai:NAME, vectors:FILE, run:FILE, "
+        "bm25:TOKENS, mock:NAME; or rrf(SYSTEM, SYSTEM), blend(SYSTEM, SYSTEM; weights=0.7,0.3).",
         group="Systems",
     )
     model_b: Spec | None = _setting(None, "System B, the candidate.", group="Systems")

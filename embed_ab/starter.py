@@ -15,7 +15,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from embed_ab.errors import InputError
 from embed_ab.providers.prompts import expected_prompts
 from embed_ab.settings import CONFIG_NAME, Settings
-from embed_ab.systems import PROVIDERS
 
 USES = "OWNER/embed-ab-action@v1"
 DEFAULTS: dict[str, Any] = {
@@ -104,7 +103,9 @@ def _check_place(folder: Path, eval_path: str) -> None:
 def _context(settings: Settings) -> dict[str, Any]:
     prompts = []
     for label, spec in (("a", settings.model_a), ("b", settings.model_b)):
-        family = expected_prompts(spec.name) if spec and PROVIDERS[spec.provider].is_model else None
+        models = spec.models if spec else ()
+        # A prompt of the settings is for one model.
+        family = expected_prompts(models[0].name) if len(models) == 1 else None
         if family:
             expected = {"query": family.query, "doc": family.document}
             entries = [(f"{label}-{role}-prompt", text) for role, text in expected.items() if text]

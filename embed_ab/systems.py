@@ -1,4 +1,4 @@
-"""`provider:name,option=value` becomes a ranked system."""
+"""A system as it was written becomes a ranked one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from embed_ab import bm25, parity, search
+from embed_ab import bm25, fusion, parity, search
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import Origin, System, Truncation
@@ -25,7 +25,9 @@ from embed_ab.providers.measure import batch_cosine, query_seconds
 from embed_ab.providers.openai import BATCH_SIZE, OpenAIEmbedder
 from embed_ab.providers.prompts import expected_prompts, missing_prompt
 from embed_ab.providers.sentence_transformer import POOLINGS, SentenceTransformerEmbedder
-from embed_ab.runs import Run
+from embed_ab.runs import Run, digest_of
+from embed_ab.runs import read as read_run
+from embed_ab.system_spec import PROVIDERS, SystemSpec
 
 OnProgress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -47,132 +49,36 @@ class Side:
     truncate: bool = True
 
     def refuse_for(self, spec: SystemSpec, label: str) -> None:
-        """Raise InputError where something was said that has no meaning for the system."""
-        provider = PROVIDERS[spec.provider]
-        runs_here = provider.is_model and not provider.is_served
+        """Raise InputError where something was said that has no meaning for the system.
+
+        Or several: a prompt is for one model, and nobody said for which one inside of a hybrid.
+        """
+        providers = [(leaf, PROVIDERS[leaf.provider]) for leaf in spec.leaves]
+        models = [leaf for leaf, provider in providers if provider.is_model]
+        served = [leaf for leaf, provider in providers if provider.is_served]
+        run_here = [leaf for leaf in models if leaf not in served]
         flags = {
-            "query-prompt": (self.query_prompt is not None, provider.is_model),
-            "doc-prompt": (self.document_prompt is not None, provider.is_model),
-            "trust-remote-code": (self.trust_remote_code, runs_here),
-            "allow-pickle": (self.allow_pickle, runs_here),
-            "query-params": (bool(self.query_params), provider.is_served),
-            "doc-params": (bool(self.document_params), provider.is_served),
-            "price-per-million-tokens": (
-                self.price_per_million_tokens is not None,
-                provider.is_model,
-            ),
+            "query-prompt": (self.query_prompt is not None, models),
+            "doc-prompt": (self.document_prompt is not None, models),
+            "trust-remote-code": (self.trust_remote_code, run_here),
+            "allow-pickle": (self.allow_pickle, run_here),
+            "query-params": (bool(self.query_params), served),
+            "doc-params": (bool(self.document_params), served),
+            "price-per-million-tokens": (self.price_per_million_tokens is not None, models),
         }
-        for flag, (is_given, has_meaning) in flags.items():
-            if is_given and not has_meaning:
+        for flag, (is_given, meant) in flags.items():
+            if is_given and not meant:
                 raise InputError(
                     f"--{label.lower()}-{flag} has no meaning for {spec}",
                     hint="Leave it out, or compare a model: st:NAME, ollama:NAME or openai:NAME.",
                 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SystemSpec:
-    """A system as the user wrote it: `st:BAAI/bge-small-en-v1.5,dim=256`."""
-
-    provider: str
-    name: str
-    options: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def parse(cls, value: str | Mapping[str, Any]) -> SystemSpec:
-        """Return the spec of a string or of a YAML mapping with `provider` and `name`.
-
-        Raises: InputError for an unknown provider, name or option.
-        """
-        if isinstance(value, Mapping):
-            given = {str(key): _plain(key, item) for key, item in value.items()}
-            provider, name = given.pop("provider", ""), given.pop("name", "")
-            return cls(provider=provider, name=name, options=given)._checked()
-        provider, colon, rest = value.strip().partition(":")
-        if not colon:
-            raise InputError(
-                f"'{value}' is not a system: the provider is missing",
-                hint=f"Write PROVIDER:NAME, for example {_EXAMPLES}.",
-            )
-        name, *pairs = (part.strip() for part in rest.split(","))
-        options: dict[str, str] = {}
-        for pair in pairs:
-            key, equals, item = pair.partition("=")
-            key = key.strip().replace("-", "_")
-            if not equals or not item or key in options:
+            if is_given and len(meant) > 1:
                 raise InputError(
-                    f"'{value}': '{pair}' is not an option"
-                    if key not in options
-                    else f"'{value}': option '{key}' is given twice",
-                    hint="Options follow the name after commas as key=value.",
+                    f"--{label.lower()}-{flag} is for one model, and {spec} has {len(meant)}: "
+                    f"{' and '.join(map(str, meant))}",
+                    hint="Leave it out, so that each keeps its own; or write the rankings of one "
+                    "with --runs DIR, and name that file here as run:FILE.",
                 )
-            options[key] = item.strip()
-        return cls(provider=provider.strip(), name=name, options=options)._checked()
-
-    def _checked(self) -> SystemSpec:
-        provider = PROVIDERS.get(self.provider)
-        if provider is None:
-            raise InputError(
-                f"unknown provider '{self.provider}' in '{self}'",
-                hint=f"Providers: {', '.join(PROVIDERS)}. For example {_EXAMPLES}.",
-            )
-        if any(len(part.encode("utf-8", "replace")) > 255 for part in self.name.split("/")):
-            raise InputError(
-                f"'{self.provider}:{self.name[:40]}…': the name is too long for any file or model",
-                hint=f"For example {_EXAMPLES}.",
-            )
-        if (
-            not self.name
-            or "," in self.name
-            or not self.name.isprintable()
-            or any(map(str.isspace, self.name[:1] + self.name[-1:]))
-        ):
-            raise InputError(
-                f"'{self}': the name '{self.name}' is empty, or holds a comma or a line break",
-                hint=f"For example {_EXAMPLES}.",
-            )
-        if provider.names and self.name not in provider.names:
-            raise InputError(
-                f"unknown name '{self.name}' in '{self}'",
-                hint=f"{self.provider}: knows {', '.join(provider.names)}.",
-            )
-        for key, item in self.options.items():
-            if key not in provider.options:
-                raise InputError(
-                    f"unknown option '{key}' in '{self}'",
-                    hint=f"{self.provider}: takes {', '.join(provider.options) or 'no options'}.",
-                )
-            if key in _WHOLE_NUMBERS and not (item.isascii() and item.isdigit() and int(item) > 0):
-                raise InputError(
-                    f"'{self}': {key}={item} is not a whole number above 0",
-                    hint=f"Write {key}=256.",
-                )
-        return self
-
-    def number(self, option: str) -> int | None:
-        """Return a numeric option, None when it is not given."""
-        return int(self.options[option]) if option in self.options else None
-
-    def __str__(self) -> str:
-        return ",".join(
-            [
-                f"{self.provider}:{self.name}",
-                *(f"{key}={item}" for key, item in self.options.items()),
-            ]
-        )
-
-
-_EXAMPLES = "st:BAAI/bge-small-en-v1.5, ollama:bge-m3, bm25:auto or mock:char3"
-_WHOLE_NUMBERS = frozenset({"dim", "dimensions", "max_length", "batch_size"})
-
-
-def _plain(key: object, value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise InputError(
-            f"model option '{key}' has the value {value!r}",
-            hint="Options of a model are text or whole numbers.",
-        )
-    return str(value)
 
 
 def _mock(spec: SystemSpec, side: Side) -> Embedder:
@@ -227,42 +133,25 @@ def _ollama(spec: SystemSpec, side: Side) -> Embedder:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Provider:
-    """What a provider takes, and how to make its embedder; BM25 and given vectors have none.
-
-    `names` are all there are, () for any name; `is_model` says whether prompts and permissions have
-    a meaning, `is_served` whether a server does the work.
-    """
-
-    options: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    embedder: Callable[[SystemSpec, Side], Embedder] | None = None
-    is_model: bool = False
-    is_served: bool = False
+EMBEDDERS: dict[str, Callable[[SystemSpec, Side], Embedder]] = {
+    "st": _sentence_transformer,
+    "openai": _openai,
+    "ollama": _ollama,
+    "mock": _mock,
+}
+"""How to make the embedder of a provider; BM25, given vectors and run files have none."""
 
 
-PROVIDERS: dict[str, Provider] = {
-    "st": Provider(
-        options=("revision", "max_length", "dim", "device", "dtype", "batch_size", "pooling"),
-        embedder=_sentence_transformer,
-        is_model=True,
-    ),
-    "openai": Provider(
-        options=("dimensions", "dim", "batch_size"),
-        embedder=_openai,
-        is_model=True,
-        is_served=True,
-    ),
-    "ollama": Provider(
-        options=("max_length", "dim", "batch_size"),
-        embedder=_ollama,
-        is_model=True,
-        is_served=True,
-    ),
-    "bm25": Provider(names=get_args(bm25.Tokens)),
-    "mock": Provider(options=("dim",), names=mock.NAMES, embedder=_mock),
-    "vectors": Provider(options=("dim",)),
+def embeds(spec: SystemSpec) -> bool:
+    """Return whether a system has anything to embed, so that the store of vectors is of use."""
+    return any(leaf.provider in EMBEDDERS for leaf in spec.leaves)
+
+
+Rerank = Callable[[SystemSpec, Side, Evalset, Run, OnProgress], Run]
+"""Called with the reranker and what to reorder; returns the same documents in its own order."""
+
+RERANKERS: dict[str, Rerank] = {
+    "none": lambda spec, side, evalset, candidates, on_progress: candidates,
 }
 
 
@@ -301,12 +190,33 @@ def retrieve(
 
     Raises: InputError, ProviderError.
     """
-    provider = PROVIDERS[spec.provider]
     depth = min(depth, len(evalset.document_ids))
+    if spec.systems:
+        found: dict[str, Retrieved] = {}  # a constituent that stands twice is retrieved once
+
+        def constituent(part: SystemSpec, depth: int) -> Retrieved:
+            key = f"{depth} {part}"
+            if key not in found:
+                found[key] = retrieve(
+                    part,
+                    side,
+                    evalset,
+                    depth,
+                    store,
+                    on_progress,
+                    min_grade=min_grade,
+                    clock=clock,
+                )
+            return found[key]
+
+        return _joined(spec, side, evalset, depth, constituent, on_progress)
+    provider = PROVIDERS[spec.provider]
     present = np.flatnonzero(~evalset.is_empty)
     if spec.provider == "vectors":
         return _given(spec, evalset, present, depth)
-    if provider.embedder is None:
+    if spec.provider == "run":
+        return _from_file(spec, evalset, depth)
+    if spec.provider == "bm25":
         run = bm25.search(
             evalset.document_texts,
             evalset.query_texts,
@@ -317,7 +227,7 @@ def retrieve(
         )
         return Retrieved(system=System(run=run, origin=Origin(system=str(spec))))
 
-    embedder = provider.embedder(spec, side)
+    embedder = EMBEDDERS[spec.provider](spec, side)
     before = _probe(embedder, store) if provider.is_model else None
 
     def vectors_of(
@@ -363,6 +273,130 @@ def retrieve(
         price=None if n_tokens is None or price is None else n_tokens * price / 1e6,
         query_seconds=query_seconds(embedder, evalset.query_texts, clock) if n_embedded else (),
     )
+
+
+def _joined(
+    spec: SystemSpec,
+    side: Side,
+    evalset: Evalset,
+    depth: int,
+    constituent: Callable[[SystemSpec, int], Retrieved],
+    on_progress: OnProgress,
+) -> Retrieved:
+    """Rank by what other systems rank: a hybrid of them, or one of them reordered."""
+    at = spec.number("depth") or fusion.DEPTH
+    parts = [constituent(part, at) for part in spec.systems]
+    runs = [part.system.run for part in parts]
+    if spec.reranker is not None:
+        how = {"reranked": f"the first {at:,} documents, by {spec.reranker}"}
+        run = _reordered(spec.reranker, side, evalset, runs[0], on_progress)
+        run = replace(run, name=str(spec)).cut(depth)
+    elif spec.provider == "rrf":
+        k = spec.number("k") or fusion.K
+        how = {"joined by": f"1 / ({k} + rank), of the first {at:,} documents of each"}
+        run = fusion.rrf(runs, k=k, depth=depth, name=str(spec))
+    else:
+        kind = spec.normalise
+        lacking = "0" if kind == "minmax" else "the lowest"
+        weights = " and ".join(f"{weight:g}" for weight in spec.weights)
+        how = {
+            "joined by": f"{kind} scores of the first {at:,} documents of each, times {weights}; "
+            f"a document that one lacks gets {lacking} there"
+        }
+        run = fusion.blend(runs, spec.weights, kind, depth=depth, name=str(spec))
+    return _of_parts(spec, run, how, parts)
+
+
+def _reordered(
+    reranker: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
+) -> Run:
+    rerank = RERANKERS.get(reranker.provider)
+    if rerank is None:
+        raise InputError(
+            f"the reranker {reranker} is not there yet", hint=f"There is {', '.join(RERANKERS)}."
+        )
+    return rerank(reranker, side, evalset, candidates, on_progress)
+
+
+def _of_parts(
+    spec: SystemSpec, run: Run, how: dict[str, str], parts: Sequence[Retrieved]
+) -> Retrieved:
+    """The system of a run that was made of others, which tells what they tell."""
+    systems = tuple(part.system for part in parts)
+    leaves = System(run=run, origin=Origin(system=str(spec)), parts=systems).leaves
+    origin = Origin(
+        system=str(spec),
+        is_mock=any(leaf.origin.is_mock for leaf in leaves),
+        details=how | {f"system {n}": _described(leaf) for n, leaf in enumerate(leaves, start=1)},
+    )
+    models = [leaf.origin for leaf in leaves if leaf.origin.query_prompt is not None]
+    if len(models) == 1:
+        (model,) = models
+        origin = replace(
+            origin,
+            query_prompt=model.query_prompt,
+            document_prompt=model.document_prompt,
+            revision=model.revision,
+            max_length=model.max_length,
+            truncation=model.truncation,
+        )
+    sized = [leaf.origin.dimension for leaf in leaves if leaf.origin.dimension is not None]
+    if len(sized) == 1:
+        origin = replace(origin, dimension=sized[0])
+    distinct = list({id(part): part for part in parts}.values())
+    embedding = [part for part in distinct if part.n_embedded]
+    tokens = [part.n_tokens for part in embedding]
+    prices = [part.price for part in embedding]
+    waits = [part.query_seconds for part in distinct if part.n_embedded or part.n_cached]
+    is_waited = waits and len({len(wait) for wait in waits}) == 1
+    return Retrieved(
+        system=System(run=run, origin=origin, parts=systems),
+        n_embedded=sum(part.n_embedded for part in distinct),
+        n_cached=sum(part.n_cached for part in distinct),
+        n_tokens=sum(n for n in tokens if n is not None) if tokens and None not in tokens else None,
+        seconds=sum(part.seconds for part in distinct),
+        price=sum(p for p in prices if p is not None) if prices and None not in prices else None,
+        # Asked for one after the other; what came out of the store was not waited for.
+        query_seconds=tuple(map(sum, zip(*waits, strict=True))) if is_waited else (),
+    )
+
+
+def _described(system: System) -> str:
+    """What a hybrid's report says of a constituent."""
+    origin = system.origin
+    said = [origin.system]
+    for role, prompt in (("query", origin.query_prompt), ("document", origin.document_prompt)):
+        if prompt:
+            said.append(f"{role} prompt '{prompt}'")
+    if origin.revision:
+        said.append(f"revision {origin.revision}")
+    if origin.dimension:
+        said.append(f"{origin.dimension:,} dimensions")
+    if origin.truncation and origin.truncation.n_truncated:
+        cut = origin.truncation
+        said.append(f"{cut.n_truncated:,} of {cut.n_documents:,} documents cut off")
+    return "; ".join([*said, *(f"{key}: {value}" for key, value in origin.details.items())])
+
+
+def _from_file(spec: SystemSpec, evalset: Evalset, depth: int) -> Retrieved:
+    """Rank as a run file does."""
+    path = vectors.path_of(spec.name)
+    given = read_run(path, evalset.query_ids, evalset.document_ids, depth=depth)
+    counts = {
+        "hits in the file": given.n_lines,
+        "hits of a document again": given.n_duplicates,
+        "hits of unknown documents": given.n_unknown_documents,
+        "hits for unknown queries": given.n_unknown_queries,
+        "queries without a hit": given.n_missing_queries,
+    }
+    origin = Origin(
+        system=str(spec),
+        revision=digest_of(path),
+        details={name: f"{n:,}" for name, n in counts.items() if n},
+        file=given,
+    )
+    run = replace(given.run, name=str(spec))
+    return Retrieved(system=System(run=run, origin=origin))
 
 
 def _probe(embedder: Embedder, store: VectorStore) -> Callable[[Sequence[str], Role], None]:
@@ -488,7 +522,7 @@ def subject(
             return found.documents if texts.role == "document" else found.queries
 
         return parity.Subject(system=str(spec), embed=given, is_given=True)
-    make = PROVIDERS[spec.provider].embedder
+    make = EMBEDDERS.get(spec.provider)
     if make is None:
         raise InputError(
             f"{label} ({spec}) has no vectors",

@@ -18,6 +18,7 @@ from embed_ab import formats
 from embed_ab.errors import InputError
 from embed_ab.providers import vectors
 from embed_ab.settings import CONFIG_NAME, Settings, key_of, resolve
+from embed_ab.system_spec import PROVIDERS, SystemSpec
 
 REPORT_FOLDER = "embed-ab-report"
 _NOT_INPUTS = {"report", "json", "quiet"}  # files have fixed names in the report folder
@@ -183,15 +184,22 @@ def settings(environ: Mapping[str, str], inputs: Publishing, workspace: Path) ->
             if (workspace / paths[key]).resolve() == workspace.resolve():
                 raise InputError(f"input {key}: the workspace itself", hint="Name a folder in it.")
     for key, spec in (("model-a", found.model_a), ("model-b", found.model_b)):
-        if spec is None or spec.provider not in ("st", "vectors"):
-            continue
-        place = vectors.path_of(spec.name) if spec.provider == "vectors" else Path(spec.name)
-        if str(place).startswith("~"):
-            raise InputError(f"input {key}: {spec.name} leads out of the workspace")
-        if spec.provider == "vectors" or os.path.lexists(workspace / place):
-            _refuse_outside(workspace / place, workspace, f"input {key}")
-            _refuse_links(workspace / place, workspace, f"input {key}")
+        for leaf in spec.leaves if spec else ():
+            _check_place(f"input {key}", leaf, workspace)
     return found.model_copy(update={key.replace("-", "_"): path for key, path in paths.items()})
+
+
+def _check_place(what: str, leaf: SystemSpec, workspace: Path) -> None:
+    """Raise InputError where a system's file or folder is not the workspace's own."""
+    reads_file = PROVIDERS[leaf.provider].reads_file
+    if not reads_file and leaf.provider not in ("st", "ce"):
+        return
+    place = vectors.path_of(leaf.name) if reads_file else Path(leaf.name)
+    if str(place).startswith("~"):
+        raise InputError(f"{what}: {leaf.name} leads out of the workspace")
+    if reads_file or os.path.lexists(workspace / place):
+        _refuse_outside(workspace / place, workspace, what)
+        _refuse_links(workspace / place, workspace, what)
 
 
 def is_redacted(environ: Mapping[str, str]) -> bool:

@@ -19,7 +19,7 @@ from embed_ab.providers.cache import FILE_NAME, VectorStore, cache_folder
 from embed_ab.providers.model_files import hub_folder, hub_place
 from embed_ab.result import Comparison
 from embed_ab.settings import Settings
-from embed_ab.systems import PROVIDERS
+from embed_ab.systems import embeds
 
 KEPT_DAYS = 30
 """A store that goes from job to job would only grow: what no run used for so long is dropped."""
@@ -47,8 +47,8 @@ class Kept:
         runners that many share. Where the store of vectors cannot be used, the cache is off.
         """
         specs = (settings.model_a, settings.model_b)
-        embeds = any(spec is not None and PROVIDERS[spec.provider].embedder for spec in specs)
-        if not settings.cache or not embeds:
+        is_embedding = any(spec is not None and embeds(spec) for spec in specs)
+        if not settings.cache or not is_embedding:
             return settings
         if self._step.attempt("store of vectors", self._check_place) is None:
             return settings.model_copy(update={"cache": False})

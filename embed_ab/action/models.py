@@ -84,8 +84,9 @@ def models_of(settings: Settings, environ: Mapping[str, str]) -> list[HubModel]:
     reasons: dict[str, str] = {}
     # Pull requests from forks read the repository's caches.
     private = next((key for key in _PRIVATE if environ.get(key)), "")
-    for label, spec in (("A", settings.model_a), ("B", settings.model_b)):
-        if spec is None or spec.provider != "st":
+    sides = (("A", settings.model_a), ("B", settings.model_b))
+    for label, spec in ((label, leaf) for label, side in sides if side for leaf in side.leaves):
+        if spec.provider != "st":
             continue
         revision = spec.options.get("revision")
         try:

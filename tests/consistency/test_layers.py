@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[2] / "embed_ab"
 LAYERS: list[set[str]] = [
     {"errors"},
     {"providers.http", "providers.threads"},
-    {"readers", "providers.base", "formats", "resampling", "search"},
+    {"readers", "providers.base", "formats", "resampling", "search", "system_spec"},
     {"records"},
     {"judgements"},
     {"evalset"},
@@ -19,6 +19,7 @@ LAYERS: list[set[str]] = [
         "metrics",
         "overlap",
         "bm25",
+        "fusion",
         "origin",
         "providers.batching",
         "providers.cache",

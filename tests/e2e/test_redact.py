@@ -367,8 +367,7 @@ def test_what_a_model_says_of_a_text_is_shown_unless_texts_are_redacted(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    parrot = systems.Provider(names=("word",), embedder=lambda spec, side: Parrot(failure))
-    monkeypatch.setitem(systems.PROVIDERS, "mock", parrot)
+    monkeypatch.setitem(systems.EMBEDDERS, "mock", lambda spec, side: Parrot(failure))
 
     assert main(words(evalset, "--no-cache", *flags)) == 3
 
@@ -381,8 +380,7 @@ def test_what_a_model_says_is_no_cause_of_the_error_in_a_notebook(
     evalset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A traceback would show the cause."""
-    parrot = systems.Provider(names=("word",), embedder=lambda spec, side: Parrot(FAILURES[0]))
-    monkeypatch.setitem(systems.PROVIDERS, "mock", parrot)
+    monkeypatch.setitem(systems.EMBEDDERS, "mock", lambda spec, side: Parrot(FAILURES[0]))
     settings = Settings(
         eval_path=str(evalset),
         model_a="mock:word",

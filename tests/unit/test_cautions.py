@@ -14,7 +14,7 @@ from embed_ab.comparison import compare_runs
 from embed_ab.evalset import Evalset, from_records
 from embed_ab.origin import Origin, System, Truncation
 from embed_ab.result import Comparison
-from embed_ab.runs import Run
+from embed_ab.runs import Run, RunFile
 from embed_ab.settings import resolve
 
 N = 40
@@ -314,6 +314,94 @@ def test_an_ignored_caution_is_hidden_and_named() -> None:
 
     assert "identical_rankings" not in {c.code for c in comparison.cautions}
     assert comparison.ignored == ("identical_rankings",)
+
+
+def from_file(**counts: int) -> System:
+    """A, as if a run file of 440 lines had held it."""
+    none = ("n_duplicates", "n_unknown_documents", "n_unknown_queries", "n_missing_queries")
+    file = RunFile(run=A.run, **({"n_lines": 440, "longest": 11} | dict.fromkeys(none, 0) | counts))
+    return replace(A, origin=replace(A.origin, system="run:a.trec", file=file))
+
+
+def test_a_whole_run_file_has_no_caution() -> None:
+    assert codes(from_file()) == set()
+
+
+def test_duplicate_hits() -> None:
+    text = message("duplicate_hits", from_file(n_duplicates=3))
+
+    assert "run:a.trec) names a document again for the same query in 3 lines of 440" in text
+
+
+def test_unknown_documents() -> None:
+    text = message("unknown_documents", from_file(n_unknown_documents=1, n_unknown_queries=1200))
+
+    assert "1 line of 440 with a document that the set lacks" in text
+    assert "1,200 lines of 440 for a query that the set lacks" in text
+
+
+def test_missing_queries() -> None:
+    """The file holds nothing for the last two of 40 queries."""
+    a = from_file()
+    documents = a.run.documents.copy()
+    documents[-2:] = -1
+    run = replace(a.run, documents=documents)
+
+    assert "for 2 queries of 40; they score 0" in message("missing_queries", replace(a, run=run))
+    assert "for 2 queries of 40." in message(
+        "missing_queries", replace(A, parts=(replace(a, run=run), B))
+    )
+
+
+def test_shallow_run() -> None:
+    text = message("shallow_run", from_file(longest=9))
+
+    assert "has at most 9 documents for a query, and metrics look at 10 ranks" in text
+    assert "shallow_run" not in codes(from_file(longest=10))
+
+
+def test_shallow_run_of_a_hybrid() -> None:
+    """Runs of this file are 11 deep: enough for the top 10, not for the top 20."""
+    hybrid = replace(A, parts=(A, B))
+
+    assert "has at most 11 documents" in message("shallow_run", hybrid, metrics="ndcg@20")
+    assert "shallow_run" not in codes(hybrid)
+
+
+def test_a_hybrid_has_the_cautions_of_what_it_is_made_of() -> None:
+    wrong = Origin(
+        system="st:x",
+        query_prompt="",
+        document_prompt="",
+        missing_prompt="x wants prompts.",
+        is_pinned=False,
+        batch_cosine=0.5,
+        truncation=Truncation(
+            max_length=128,
+            n_documents=100,
+            n_truncated=50,
+            n_relevant_truncated=5,
+            tokens_lost=0.2,
+            relevant=(),
+        ),
+    )
+    hybrid = replace(A, parts=(replace(A, origin=wrong), B, replace(A, origin=wrong)))
+
+    found = [c.code for c in compared(hybrid).cautions]
+
+    # Once each, though the system stands twice in the hybrid.
+    assert sorted(found) == sorted(
+        {"missing_prompt", "truncated_documents", "batch_mismatch", "unpinned_model"}
+    )
+
+
+def test_the_scores_of_a_hybrid_may_be_close() -> None:
+    """With k = 10^6, all of 1 / (k + rank) lie within 1e-8."""
+    scores = np.tile(1 / (1e6 + np.arange(1, 12)), (N, 1))
+    fused = replace(A, run=replace(A.run, scores=scores))
+
+    assert "near_random_model" in codes(fused)
+    assert "near_random_model" not in codes(replace(fused, parts=(A, B)))
 
 
 def test_every_code_has_a_test_above() -> None:

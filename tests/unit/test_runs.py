@@ -12,8 +12,9 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from embed_ab import runs
 from embed_ab.errors import InputError
-from embed_ab.runs import Run, read_trec, write_trec
+from embed_ab.runs import Run, RunFile, read, read_trec, write_trec
 
 QUERIES = ("q1", "q2")
 DOCUMENTS = ("d1", "d2", "d3")
@@ -223,3 +224,150 @@ def test_a_broken_gzip_file_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match="gzip"):
         read_trec(path, QUERIES, DOCUMENTS)
+
+
+def given_run(
+    tmp_path: Path, text: str, name: str = "run.trec", depth: int | None = None
+) -> RunFile:
+    path = tmp_path / name
+    content = text.encode()
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return read(path, QUERIES, DOCUMENTS, depth=depth)
+
+
+def test_of_a_document_given_twice_the_first_line_counts(tmp_path: Path) -> None:
+    """d1 stays at 0.1 behind d2, though a later line gives it 0.9."""
+    found = given_run(tmp_path, "q1 Q0 d1 1 0.1 a\nq1 Q0 d2 2 0.5 a\nq1 Q0 d1 3 0.9 a\n")
+
+    assert found.run.documents.tolist() == [[1, 0], [-1, -1]]
+    assert found.run.scores[0].tolist() == [0.5, 0.1]
+    assert (found.n_lines, found.n_duplicates) == (3, 1)
+
+
+def test_what_the_set_lacks_is_counted_and_takes_no_rank(tmp_path: Path) -> None:
+    found = given_run(tmp_path, "q1 Q0 d9 1 9 a\nq1 Q0 d2 2 8 a\nq9 Q0 d1 1 7 a\nq9 Q0 d9 2 6 a\n")
+
+    assert found.run.documents.tolist() == [[1], [-1]]
+    assert (found.n_unknown_documents, found.n_unknown_queries) == (1, 2)
+
+
+def test_a_query_without_a_known_document_is_missing(tmp_path: Path) -> None:
+    assert given_run(tmp_path, "q1 Q0 d9 1 9 a\nq2 Q0 d1 1 9 a\n").n_missing_queries == 1
+
+
+def test_a_run_is_cut_after_it_is_ordered(tmp_path: Path) -> None:
+    """Ties by ascending id: d2 before d3, whatever the order of the lines."""
+    text = "q1 Q0 d3 1 0.5 a\nq1 Q0 d1 2 0.1 a\nq1 Q0 d2 3 0.5 a\n"
+
+    found = given_run(tmp_path, text, depth=2)
+
+    assert found.run.documents.tolist() == [[1, 2], [-1, -1]]
+    assert found.longest == 3
+
+
+def test_a_run_shorter_than_the_depth_ends_with_nothing(tmp_path: Path) -> None:
+    found = given_run(tmp_path, "q1 Q0 d3 1 0.5 a\n", depth=3)
+
+    assert found.run.documents.tolist() == [[2, -1, -1], [-1, -1, -1]]
+
+
+@pytest.mark.parametrize("name", ["run.jsonl", "run.jsonl.gz"])
+def test_json_lines_hold_query_document_and_score(tmp_path: Path, name: str) -> None:
+    text = (
+        '{"query": "q1", "document": "d1", "score": 1, "rank": 7}\n\n'
+        '{"score": 2.5, "document": "d3", "query": "q1"}\n'
+    )
+
+    found = given_run(tmp_path, text, name)
+
+    assert found.run.documents[0].tolist() == [2, 0]
+    assert found.run.scores[0].tolist() == [2.5, 1]
+    assert found.run.name == "run"
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('{"query": "q1", "document": "d1"}', "'score' is missing"),
+        ('{"query": "q1", "document": "d1", "score": "1"}', "'score' is missing or not a number"),
+        ('{"query": "q1", "document": "d1", "score": true}', "'score' is missing or not a number"),
+        ('{"query": "q1", "document": "d1", "score": null}', "'score' is missing or not a number"),
+        ('{"query": "q1", "document": "d1", "score": NaN}', "NaN is not a finite number"),
+        ('{"query": "q1", "document": "d1", "score": 1' + "0" * 400 + "}", "not a finite number"),
+        ('{"query": "q1", "score": 1}', "'document' is missing"),
+        ('{"query": ["q1"], "document": "d1", "score": 1}', "'query' is missing"),
+        ('["q1", "d1", 1]', "JSON, but not an object"),
+        ("q1 Q0 d1 1 0.5 a", "not JSON"),
+    ],
+)
+def test_a_wrong_json_line_is_named(tmp_path: Path, line: str, problem: str) -> None:
+    good = '{"query": "q2", "document": "d1", "score": 1}'
+
+    with pytest.raises(InputError) as caught:
+        given_run(tmp_path, f"{good}\n{line}\n", "run.jsonl")
+
+    assert str(caught.value).startswith(f"{tmp_path / 'run.jsonl'}:2: ")
+    assert problem in str(caught.value)
+    assert '"document": "d1"' in caught.value.hint
+
+
+@pytest.mark.parametrize("score", ["1_0", "0x1p3", "", "1,5"])
+def test_numbers_that_no_other_tool_reads_are_errors(tmp_path: Path, score: str) -> None:
+    with pytest.raises(InputError, match=r"run\.trec:1: "):
+        given_run(tmp_path, f"q1 Q0 d1 1 {score} a\n")
+
+
+def test_a_line_is_held_up_to_ten_thousand_characters(tmp_path: Path) -> None:
+    """`q1 Q0 d1 1 1 ` and a line end are 14 characters."""
+    assert given_run(tmp_path, f"q1 Q0 d1 1 1 {'a' * 9986}\n").n_lines == 1
+
+    with pytest.raises(InputError, match=r"run\.trec:2: the line has more than 10,000 characters"):
+        given_run(tmp_path, f"q1 Q0 d1 1 1 a\nq1 Q0 d1 1 1 {'a' * 9987}\n")
+
+
+def test_a_file_that_never_ends_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MAX_HITS", 2)
+
+    with pytest.raises(InputError, match=r"run\.trec:3: more than 2 hits"):
+        given_run(tmp_path, "q1 Q0 d1 1 1 a\n" * 3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    hits=st.lists(
+        st.tuples(
+            st.sampled_from(["q1", "q2", "q9"]),
+            st.sampled_from(["d1", "d2", "d3", "d9"]),
+            st.sampled_from([0.5, 0.25, -1.0, 1e300]),
+        ),
+        min_size=1,
+        max_size=20,
+    ),
+    depth=st.integers(1, 4),
+)
+def test_a_run_is_what_a_plain_reading_gives(
+    tmp_path_factory: pytest.TempPathFactory, hits: list[tuple[str, str, float]], depth: int
+) -> None:
+    lines = [f"{query} Q0 {document} 0 {score} a\n" for query, document, score in hits]
+    first: dict[tuple[str, str], float] = {}
+    for query, document, score in hits:
+        first.setdefault((query, document), score)
+    expected = [
+        sorted(
+            (-score, DOCUMENTS.index(d))
+            for (q, d), score in first.items()
+            if q == query and d in DOCUMENTS
+        )
+        for query in QUERIES
+    ]
+
+    found = given_run(tmp_path_factory.mktemp("runs"), "".join(lines), depth=depth)
+
+    for row, ranked in enumerate(expected):
+        documents = [document for _, document in ranked[:depth]]
+        assert found.run.documents[row].tolist() == documents + [-1] * (depth - len(documents))
+    n_counted = sum(map(len, expected))
+    n_left_out = found.n_duplicates + found.n_unknown_documents + found.n_unknown_queries
+    assert n_counted + n_left_out == found.n_lines == len(hits)
