@@ -178,7 +178,7 @@ def compare_runs(
         else rerank.examine(
             evalset,
             b.candidates,
-            a.run,
+            a.candidates or a.run,
             differences,
             gain=options.gain,
             min_grade=options.min_grade,

@@ -100,7 +100,7 @@ def examine(
 ) -> Candidates:
     """Return what the candidate sets allow, and how far B came.
 
-    a: the ranking of A, looked at as deep as the candidates.
+    a: the candidates of A, or its ranking, which is looked at as deep as the candidates.
     differences: between A and B, which orders the candidates; there is a query to evaluate.
     """
     measured = {Metric.parse(difference.metric): difference for difference in differences}

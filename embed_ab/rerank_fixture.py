@@ -199,6 +199,12 @@ def evaluate(fixture: Fixture) -> dict[str, Any]:
     }
 
 
+def differences_from(path: Path, found: Any) -> Iterator[str]:
+    """Yield how a result differs from the JSON in a file. Raises: InputError."""
+    hint = "Give what --fixture printed once, or what was computed by hand under the same names."
+    return differences(found, json_file(path, max_bytes=MAX_BYTES, hint=hint))
+
+
 def differences(found: Any, expected: Any, place: str = "") -> Iterator[str]:
     """Yield a sentence for each place at which two JSON values differ; 1 and 1.0 are one number."""
     at = place or "the result"
