@@ -34,6 +34,7 @@ CODES = {
     "near_random_model": "A system hits no more often than chance, or all its cosines are alike.",
     "missing_prompt": "A model runs without the prompts its family was trained with.",
     "truncated_documents": "A model cut more than 5 % of the documents at its length limit.",
+    "truncated_pairs": "A reranker cut more than 5 % of its pairs at its length limit.",
     "batch_mismatch": "A model gives a text another vector in a batch than alone.",
     "other_chunking": "Most document ids in a file of vectors are not in the set: other chunks?",
     "ceiling": "Both systems reach 0.95 or more: no room is left to differ.",
@@ -128,6 +129,7 @@ def cautions(evidence: Evidence) -> tuple[Caution, ...]:
         _near_random_model,
         _missing_prompt,
         _truncated_documents,
+        _truncated_pairs,
         _batch_mismatch,
         _other_chunking,
         _ceiling,
@@ -271,6 +273,19 @@ def _truncated_documents(e: Evidence) -> Iterator[Caution]:
                 f"{cut.n_documents:,} documents ({cut.n_truncated / cut.n_documents:.0%}) at "
                 f"{limit}; {cut.tokens_lost:.0%} of all {unit} were never read. "
                 f"{cut.n_relevant_truncated:,} of the documents cut are relevant to a query.",
+                advice="Use shorter chunks, or raise max_length if the model allows it.",
+            )
+
+
+def _truncated_pairs(e: Evidence) -> Iterator[Caution]:
+    for side, system in e.leaves:
+        n_cut, n_pairs = system.origin.cut_pairs or (0, 0)
+        if n_cut > 0.05 * n_pairs:
+            yield Caution(
+                code="truncated_pairs",
+                message=f"{side} ({system.origin.system}) cut {n_cut:,} of {n_pairs:,} pairs of "
+                f"query and document ({n_cut / n_pairs:.0%}) at {system.origin.max_length} tokens; "
+                "what follows was never read.",
                 advice="Use shorter chunks, or raise max_length if the model allows it.",
             )
 

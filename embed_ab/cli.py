@@ -28,6 +28,7 @@ INTERRUPTED_EXIT_CODE = 130
 _VERBS = {
     "compare": "Compare system B with system A on an evaluation set.",
     "matrix": "Compare several systems with one of them; each uses its own prompts.",
+    "rerank": "Compare reranker B with A: both reorder the same documents of a first stage.",
     "check": "Validate an evaluation set and print what it holds.",
     "parity": "Say whether A and B give the same vectors, and if not, why.",
     "gate": "Judge a result.json again with other gates.",
@@ -41,7 +42,7 @@ _VERBS = {
 }
 _EPILOG = """exit codes:
   0  done, and every gate passed or was inconclusive
-  1  a gate failed, or parity missed --min-cosine
+  1  a gate failed, parity missed --min-cosine, or rerank found other than --expect
   2  something in the input is wrong
   3  a model, a server or embed-ab itself failed
   130  interrupted
@@ -156,6 +157,30 @@ def _matrix_flags(parser: argparse.ArgumentParser) -> None:
     )
     _add_config(parser)
     _add_settings(parser, set(MATRIX_KEYS) - {"eval-path"})
+
+
+def _rerank_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--first-stage",
+        metavar="SYSTEM",
+        help="What finds the candidates: st:NAME, bm25:TOKENS, run:FILE, any system.",
+    )
+    parser.add_argument(
+        "--depth",
+        metavar="N",
+        type=int,
+        default=100,
+        help="Candidates of each query: the first N documents of the first stage. Default: 100.",
+    )
+    parser.add_argument(
+        "--fixture",
+        metavar="FILE",
+        help="Only run this JSON fixture, made to be checked by hand, and print what it gives.",
+    )
+    parser.add_argument(
+        "--expect", metavar="FILE", help="End with 1 where --fixture gives other than this JSON."
+    )
+    _compare_flags(parser)
 
 
 def _check_flags(parser: argparse.ArgumentParser) -> None:
@@ -332,6 +357,7 @@ def _no_flags(parser: argparse.ArgumentParser) -> None:
 _FLAGS = {
     "compare": _compare_flags,
     "matrix": _matrix_flags,
+    "rerank": _rerank_flags,
     "check": _check_flags,
     "parity": _parity_flags,
     "gate": _gate_flags,
@@ -424,6 +450,37 @@ def _run_matrix(arguments: dict[str, Any]) -> int:
     if finished.unpublished is not None:
         raise finished.unpublished
     return 0
+
+
+def _run_rerank(arguments: dict[str, Any]) -> int:
+    from embed_ab import commands
+
+    fixture, expected = arguments.pop("fixture"), arguments.pop("expect")
+    if fixture:
+        return _run_fixture(Path(fixture), Path(expected) if expected else None)
+    if expected:
+        raise InputError("--expect is for --fixture", hint="Give --fixture FILE, too.")
+    first, depth = arguments.pop("first_stage"), arguments.pop("depth")
+    a, b = arguments["model-a"] or "none", arguments["model-b"]
+    flags = arguments | commands.reranking(first, a, b, depth, arguments)
+    settings = commands.excluding(_settings(flags))
+    with _progress(is_quiet=settings.quiet) as on_progress:
+        finished = commands.compare(settings, on_progress=on_progress)
+    return _show(finished, is_quiet=settings.quiet)
+
+
+def _run_fixture(path: Path, expected: Path | None) -> int:
+    import json
+
+    from embed_ab import rerank_fixture
+
+    found = rerank_fixture.evaluate(rerank_fixture.read(path))
+    differences = list(rerank_fixture.differences_from(expected, found)) if expected else []
+    with _reader_may_leave():
+        print(json.dumps(found, indent=1, ensure_ascii=False))  # noqa: T201
+    for difference in differences:
+        _say(f"difference: {difference}")
+    return int(bool(differences))
 
 
 def _run_demo(arguments: dict[str, Any]) -> int:
@@ -572,6 +629,7 @@ def _run_schema(arguments: dict[str, Any]) -> int:
 _COMMANDS = {
     "compare": _run_compare,
     "matrix": _run_matrix,
+    "rerank": _run_rerank,
     "check": _run_check,
     "parity": _run_parity,
     "gate": _run_gate,

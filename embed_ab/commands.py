@@ -201,6 +201,50 @@ def _without_sides(settings: Settings) -> tuple[Settings, tuple[str, ...]]:
     return settings.model_copy(update=defaults), (note,)
 
 
+def reranking(
+    first_stage: str | None, a: str, b: str | None, depth: int, flags: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the flags of comparing two orders of one first stage's candidates.
+
+    What the flags say of A's prompts is about the first stage, so it holds for both sides.
+    Raises: InputError.
+    """
+    for flag, value, hint in (
+        ("--first-stage", first_stage, "--first-stage st:NAME finds the candidates."),
+        ("-b", b, "Give -b ce:NAME, -b http:NAME or -b scores:FILE."),
+    ):
+        if not value:
+            raise InputError(f"rerank needs {flag}", hint=hint)
+    if depth < 1:
+        raise InputError(f"--depth {depth} is below 1", hint="Give a whole number from 1.")
+    first = SystemSpec.parse(str(first_stage))
+
+    def reordered(reranker: str) -> str:
+        by = SystemSpec.parse_reranker(reranker)
+        options = {"depth": str(depth)}
+        return str(SystemSpec(provider="rerank", systems=(first,), reranker=by, options=options))
+
+    found: dict[str, Any] = {"model-a": reordered(a), "model-b": reordered(str(b))}
+    for name in ("query-prompt", "doc-prompt", "query-params", "doc-params"):
+        if flags.get(f"b-{name}") is not None:
+            raise InputError(
+                f"--b-{name} has no meaning for a reranker",
+                hint=f"--a-{name} is about the first stage, of which both order the documents.",
+            )
+        found[f"b-{name}"] = flags.get(f"a-{name}")
+    return found
+
+
+def excluding(settings: Settings) -> Settings:
+    """Return the settings with queries that have nothing relevant left out, unless they say else.
+
+    A reranker cannot be wrong on those.
+    """
+    if settings.no_positive is not None:
+        return settings
+    return settings.model_copy(update={"no_positive": "exclude"})
+
+
 def load_evalset(settings: Settings) -> Evalset:
     """Return the evaluation set that the settings name. Raises: InputError."""
     if not settings.eval_path:
@@ -313,6 +357,7 @@ def _measured(
         price={k: i.price for k, i in embedded.items() if i.price is not None},
         embedding_seconds={label: round(item.seconds, 3) for label, item in embedded.items()},
         query_ms={k: wait(i.query_seconds) for k, i in embedded.items() if i.query_seconds},
+        rerank_ms={k: wait(i.rerank_seconds) for k, i in retrieved.items() if i.rerank_seconds},
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from embed_ab import cautions, gate, metrics, overlap, paired, resampling, slices
+from embed_ab import cautions, gate, metrics, overlap, paired, rerank, resampling, slices
 from embed_ab.cautions import Evidence
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
@@ -195,6 +195,16 @@ def compare_runs(
             )
         ),
         conventions=_conventions(options, is_sliced=bool(sliced)),
+        candidates=None
+        if b.candidates is None
+        else rerank.examine(
+            evalset,
+            b.candidates,
+            a.candidates or a.run,
+            differences,
+            gain=options.gain,
+            min_grade=options.min_grade,
+        ),
     )
 
 

@@ -37,7 +37,9 @@ class Origin:
     prompts this family of models expects, "" where all is well. `is_pinned` is None where there is
     no revision to pin. `batch_cosine` is how alike a text's vectors are, alone and in a batch; None
     where that was not tried. `unknown_share` is how many of the document ids in a file of vectors
-    the set lacks, 0 to 1. `file` is what was read where the run came in a file.
+    the set lacks, 0 to 1. `file` is what was read where the run came in a file. `cut_pairs` is
+    how many pairs of query and document a reranker could not read whole, and of how many; None
+    where it cannot tell.
     """
 
     system: str
@@ -54,6 +56,7 @@ class Origin:
     truncation: Truncation | None = None
     batch_cosine: float | None = None
     unknown_share: float = 0.0
+    cut_pairs: tuple[int, int] | None = None
     file: RunFile | None = None
 
     @property
@@ -69,12 +72,14 @@ class System:
     """One side of a comparison, or its baseline; `parts` are the systems it was made of.
 
     is_cut: (n_documents,) documents whose end the system never saw; None where that is not known.
+    candidates: the frozen candidate sets that the run orders; None where it does not just reorder.
     """
 
     run: Run
     origin: Origin
     is_cut: NDArray[np.bool_] | None = None
     parts: tuple[System, ...] = ()
+    candidates: Run | None = None
 
     @property
     def leaves(self) -> tuple[System, ...]:

@@ -171,6 +171,29 @@ def json_lines(
         raise EvalsetError(problem, path=path, line=number, hint=hint)
 
 
+def json_file(path: Path, *, max_bytes: int, hint: str) -> Any:
+    """What a JSON file holds: strict, without repeated keys, NaN and infinity.
+
+    Raises: InputError that names the file, and the line where the text is no JSON.
+    """
+    wrong = partial(EvalsetError, path=path, hint=hint)
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(max_bytes + 1)
+    except OSError as error:
+        raise wrong(f"cannot be read ({error.strerror or error})") from None
+    if len(content) > max_bytes:
+        raise wrong(f"more than {max_bytes:,} bytes")
+    try:
+        return _DECODER.decode(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise wrong(f"byte {error.start} is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise wrong(f"not JSON: {error.msg} (column {error.colno})", line=error.lineno) from None
+    except (ValueError, RecursionError) as error:
+        raise wrong(f"not usable JSON: {error}") from None
+
+
 def qrels_rows(
     path: Path, queries: Container[str], documents: Container[str], notices: list[Notice]
 ) -> Iterator[tuple[int, str, str, int]]:

@@ -41,7 +41,9 @@ COMMENT_BYTES = 60_000
 
 @dataclass(frozen=True, kw_only=True)
 class CostTable:
-    """What embedding costs, a column for each system that has vectors; every cell is ours."""
+    """A table of ours: what embedding costs, with a column for each system that has vectors; or
+    what reordering the candidates allows. No cell of it holds a user's text.
+    """
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -62,11 +64,6 @@ def cost_table(of: Sequence[SystemRecord], measured: Mapping[str, Any]) -> CostT
         values = measured.get(key, {})
         return [shown(None if s.is_mock else values.get(s.label)) for s in systems]
 
-    def wait(of: Wait | None) -> str:
-        if of is None:
-            return formats.DASH
-        return f"{formats.amount(of['p50'])} / {formats.amount(of['p95'])}"
-
     n_embedded = measured.get("texts_embedded", {})
     is_new = any(n_embedded.get(s.label) and not s.is_mock for s in systems)
     is_full = all(s.bytes_per_vector == 4 * (s.dimension or 0) for s in systems)
@@ -84,7 +81,7 @@ def cost_table(of: Sequence[SystemRecord], measured: Mapping[str, Any]) -> CostT
             "tokens": found("tokens", formats.count),
             "price": found("price", formats.amount),
             "seconds": found("embedding_seconds", formats.amount),
-            "ms for one query, p50 / p95": found("query_ms", wait),
+            "ms for one query, p50 / p95": found("query_ms", _wait),
         }
     waits = [w["n"] for w in measured.get("query_ms", {}).values()] if is_new else []
     return CostTable(
@@ -152,6 +149,48 @@ def left_out(sliced: Sliced) -> str:
 def scale_of(differences: Iterable[PairedDifference]) -> float:
     """Return how far from 0 the farthest end of an interval lies."""
     return max((max(abs(d.low), abs(d.high)) for d in differences), default=0.0)
+
+
+def _wait(of: Wait | None) -> str:
+    if of is None:
+        return formats.DASH
+    return f"{formats.amount(of['p50'])} / {formats.amount(of['p95'])}"
+
+
+def ceiling_table(comparison: Comparison) -> CostTable | None:
+    """Return how far reordering went and could have gone; None where B reorders nothing."""
+    found = comparison.candidates
+    if found is None:
+        return None
+    means_a, means_b = (system.means for system in comparison.systems[:2])
+    n_lost, n = len(found.out_of_reach), comparison.evalset.n_evaluated
+    lost = f"{n_lost:,} of {n:,} queries have none there, and no order helps them."
+    waits = comparison.measured.get("rerank_ms", {})
+    took = "".join(
+        f" Reordering those of one query took {label} {_wait(waits[label])} ms (p50 / p95)."
+        for label in ("A", "B")
+        if label in waits
+    )
+    return CostTable(
+        headings=("reranking", "A", "B", "best order", "of the way"),
+        rows=tuple(
+            (
+                ceiling.metric,
+                formats.number(means_a.get(ceiling.metric)),
+                formats.number(means_b.get(ceiling.metric)),
+                formats.number(ceiling.ceiling),
+                formats.DASH
+                if ceiling.way is None
+                else f"{100 * ceiling.way + 0.0:.1f}%".replace("-", formats.MINUS),
+            )
+            for ceiling in found.ceilings
+        ),
+        note=f"The first {found.depth:,} documents of the first stage are the candidates. They "
+        f"hold {formats.percent(found.recall)} of a query's relevant documents; {lost} Of the "
+        "way: (B − A) / (best order − A)"
+        + ("." if found.same_for_a else ", not shown: A orders other documents than B.")
+        + took,
+    )
 
 
 def html(comparison: Comparison) -> str:
@@ -320,6 +359,8 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
         "has_wilson": any(system.wilson for system in comparison.systems),
         "set_sentence": set_sentence(comparison.evalset),
         "cost": cost_table(comparison.systems, comparison.measured),
+        "ceiling": ceiling_table(comparison),
+        "out_of_reach": comparison.candidates.out_of_reach if comparison.candidates else (),
         "difference": difference,
         "movement": movement,
         "standing": standing,

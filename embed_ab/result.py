@@ -12,6 +12,7 @@ from embed_ab.cautions import Caution
 from embed_ab.gate import Finding, GateVerdict, Outcome, SliceName
 from embed_ab.origin import Truncation
 from embed_ab.paired import PairedDifference
+from embed_ab.rerank import Candidates
 from embed_ab.slices import Sliced, hidden, renamed
 
 SCHEMA_VERSION = 1
@@ -155,6 +156,8 @@ class Measured(TypedDict, total=False):
     price: dict[str, float]
     embedding_seconds: dict[str, float]
     query_ms: dict[str, Wait]
+    rerank_ms: dict[str, Wait]
+    """All candidates of a query; those of several queries may be on their way at once."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -190,6 +193,8 @@ class Comparison:
     details: tuple[QueryDetail, ...]
     """Those B loses most, worst first, then those it wins most, by the primary metric."""
     conventions: dict[str, str]
+    candidates: Candidates | None = None
+    """The frozen candidate sets that B orders; None where B is no reranker."""
     settings: dict[str, Any] = field(default_factory=dict)
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)

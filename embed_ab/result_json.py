@@ -144,10 +144,13 @@ def _fault(comparison: Comparison) -> str:
         ),
         *(n for key in _COUNTED for n in measured.get(key, {}).values()),  # type: ignore[attr-defined]
         *(n for wait in measured.get("query_ms", {}).values() for n in wait.values()),
+        *(n for wait in measured.get("rerank_ms", {}).values() for n in wait.values()),
     ]
     if min((n for n in numbers if n is not None), default=0) < 0:
         return "something was measured to be below 0"
     ids = {row.query for row in comparison.queries}
+    if fault := _fault_of_candidates(comparison, ids):
+        return f"candidates: {fault}"
     if not {detail.query for detail in comparison.details} <= ids:
         return "details name a query that is not among the queries"
     for row in comparison.queries:
@@ -214,6 +217,33 @@ def _fault_of_difference(difference: PairedDifference) -> str:
         return "the detectable difference is none"
     if not (_is_share(difference.p_value) and _is_share(difference.p_holm)):
         return "a p-value is outside 0 to 1"
+    return ""
+
+
+def _fault_of_candidates(comparison: Comparison, ids: set[str]) -> str:
+    found = comparison.candidates
+    if found is None:
+        return ""
+    of_metric = {difference.metric: difference for difference in comparison.differences}
+    if [ceiling.metric for ceiling in found.ceilings] != list(of_metric):
+        return "the metrics are not those of the differences"
+    if found.depth < 1 or not _is_share(found.recall):
+        return "the depth or the recall is none"
+    if not set(found.out_of_reach) <= ids or len(set(found.out_of_reach)) < len(found.out_of_reach):
+        return "a query out of reach is not among the queries, or is there twice"
+    for ceiling in found.ceilings:
+        d = of_metric[ceiling.metric]
+        room = ceiling.ceiling - d.mean_a
+        if not (_is_share(ceiling.ceiling) and ceiling.ceiling >= d.mean_b - _ROUNDING):
+            return f"the ceiling of {ceiling.metric} is outside 0 to 1 or below B"
+        if ceiling.way is None:
+            continue
+        if (
+            not found.same_for_a
+            or room <= 0
+            or abs(ceiling.way - (d.mean_b - d.mean_a) / room) > (_ROUNDING / room)
+        ):
+            return f"the way to the ceiling of {ceiling.metric} is not that of its numbers"
     return ""
 
 

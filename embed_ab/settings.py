@@ -408,7 +408,9 @@ class Settings(BaseModel):
         given = {label: spec for label, spec in specs.items() if spec is not None}
         for label, spec in given.items():
             self.side(label).refuse_for(spec, label)
-        is_served = any(PROVIDERS[spec.provider].is_served for spec in given.values())
+        is_served = any(
+            PROVIDERS[leaf.provider].is_served for spec in given.values() for leaf in spec.leaves
+        )
         if given and not self.truncate and not is_served:
             raise InputError(
                 f"--no-truncate has no meaning for {' and '.join(map(str, given.values()))}",

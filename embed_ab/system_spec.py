@@ -67,7 +67,7 @@ PROVIDERS: dict[str, Provider] = {
     "ce": Provider(
         options=("revision", "max_length", "device", "dtype", "batch_size"), is_reranker=True
     ),
-    "http": Provider(options=("batch_size",), is_reranker=True),
+    "http": Provider(options=("shape", "batch_size"), is_reranker=True),
     "scores": Provider(reads_file=True, is_reranker=True),
     "none": Provider(has_name=False, is_reranker=True),
 }

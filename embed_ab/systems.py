@@ -13,18 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from embed_ab import bm25, fusion, parity, quantise, search
+from embed_ab import bm25, fusion, parity, quantise, rerankers, search
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import Origin, System, Truncation
 from embed_ab.providers import mock, ollama, vectors
 from embed_ab.providers.base import Embedder, ModelFacts, Role, Vectors
 from embed_ab.providers.cache import VectorStore
+from embed_ab.providers.cross_encoder import CrossEncoderReranker
 from embed_ab.providers.embed import CachedVectors, embed_cached, known_facts
+from embed_ab.providers.http_reranker import HttpReranker
 from embed_ab.providers.measure import batch_cosine, query_seconds
 from embed_ab.providers.openai import BATCH_SIZE, OpenAIEmbedder
 from embed_ab.providers.prompts import expected_prompts, missing_prompt
 from embed_ab.providers.sentence_transformer import POOLINGS, SentenceTransformerEmbedder
+from embed_ab.rerankers import Reranked
 from embed_ab.runs import Run, digest_of
 from embed_ab.runs import read as read_run
 from embed_ab.system_spec import PROVIDERS, SystemSpec
@@ -57,6 +60,7 @@ class Side:
         models = [leaf for leaf, provider in providers if provider.is_model]
         served = [leaf for leaf, provider in providers if provider.is_served]
         run_here = [leaf for leaf in models if leaf not in served]
+        run_here += [leaf for leaf in spec.leaves if leaf.provider == "ce"]
         flags = {
             "query-prompt": (self.query_prompt is not None, models),
             "doc-prompt": (self.document_prompt is not None, models),
@@ -72,7 +76,7 @@ class Side:
                     f"--{label.lower()}-{flag} has no meaning for {spec}",
                     hint="Leave it out, or compare a model: st:NAME, ollama:NAME or openai:NAME.",
                 )
-            if is_given and len(meant) > 1:
+            if is_given and len(meant) > 1 and meant is not run_here:
                 raise InputError(
                     f"--{label.lower()}-{flag} is for one model, and {spec} has {len(meant)}: "
                     f"{' and '.join(map(str, meant))}",
@@ -147,11 +151,62 @@ def embeds(spec: SystemSpec) -> bool:
     return any(leaf.provider in EMBEDDERS for leaf in spec.leaves)
 
 
-Rerank = Callable[[SystemSpec, Side, Evalset, Run, OnProgress], Run]
+Rerank = Callable[[SystemSpec, Side, Evalset, Run, OnProgress], Reranked]
 """Called with the reranker and what to reorder; returns the same documents in its own order."""
 
+
+def _by_none(
+    spec: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
+) -> Reranked:
+    return rerankers.by_none(str(spec), candidates)
+
+
+def _by_scores(
+    spec: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
+) -> Reranked:
+    return rerankers.by_file(str(spec), vectors.path_of(spec.name), evalset, candidates)
+
+
+def _by_cross_encoder(
+    spec: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
+) -> Reranked:
+    batch_size = spec.number("batch_size")
+    reranker = CrossEncoderReranker(
+        spec.name,
+        revision=spec.options.get("revision"),
+        max_length=spec.number("max_length"),
+        device=spec.options.get("device"),
+        dtype=spec.options.get("dtype"),
+        trust_remote_code=side.trust_remote_code,
+        allow_pickle=side.allow_pickle,
+        offline=side.offline,
+        **({"batch_size": batch_size} if batch_size else {}),
+    )
+    is_pinned = _is_pinned(spec)
+    return rerankers.by_model(
+        str(spec), reranker, evalset, candidates, on_progress, is_pinned=is_pinned
+    )
+
+
+def _by_server(
+    spec: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
+) -> Reranked:
+    reranker = HttpReranker(
+        spec.name,
+        os.environ,
+        shape=spec.options.get("shape", "jina"),
+        batch_size=spec.number("batch_size"),
+        concurrency=side.concurrency,
+        truncate=side.truncate,
+    )
+    return rerankers.by_model(str(spec), reranker, evalset, candidates, on_progress)
+
+
 RERANKERS: dict[str, Rerank] = {
-    "none": lambda spec, side, evalset, candidates, on_progress: candidates,
+    "none": _by_none,
+    "ce": _by_cross_encoder,
+    "http": _by_server,
+    "scores": _by_scores,
 }
 
 
@@ -164,6 +219,7 @@ class Retrieved:
         loading of the model left out.
     price: of those tokens; None without tokens or a price.
     query_seconds: of some queries, each asked for alone; none where nothing was embedded.
+    rerank_seconds: of each query's candidates; none where nothing scored them now.
     """
 
     system: System
@@ -173,6 +229,7 @@ class Retrieved:
     seconds: float = 0.0
     price: float | None = None
     query_seconds: tuple[float, ...] = ()
+    rerank_seconds: tuple[float, ...] = ()
 
 
 def retrieve(
@@ -304,10 +361,19 @@ def _joined(
     parts = [constituent(part, at) for part in spec.systems]
     runs = [part.system.run for part in parts]
     if spec.reranker is not None:
+        candidates = runs[0].cut(at)
+        rerank = RERANKERS[spec.reranker.provider]
+        reranked = rerank(spec.reranker, side, evalset, candidates, on_progress)
         how = {"reranked": f"the first {at:,} documents, by {spec.reranker}"}
-        run = _reordered(spec.reranker, side, evalset, runs[0], on_progress)
-        run = replace(run, name=str(spec)).cut(depth)
-    elif spec.provider == "rrf":
+        if spec.reranker.provider != "none":
+            parts.append(Retrieved(system=System(run=reranked.run, origin=reranked.origin)))
+        made = _of_parts(spec, replace(reranked.run, name=str(spec)).cut(depth), how, parts)
+        return replace(
+            made,
+            system=replace(made.system, candidates=candidates),
+            rerank_seconds=reranked.seconds,
+        )
+    if spec.provider == "rrf":
         k = spec.number("k") or fusion.K
         how = {"joined by": f"1 / ({k} + rank), of the first {at:,} documents of each"}
         run = fusion.rrf(runs, k=k, depth=depth, name=str(spec))
@@ -321,17 +387,6 @@ def _joined(
         }
         run = fusion.blend(runs, spec.weights, kind, depth=depth, name=str(spec))
     return _of_parts(spec, run, how, parts)
-
-
-def _reordered(
-    reranker: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
-) -> Run:
-    rerank = RERANKERS.get(reranker.provider)
-    if rerank is None:
-        raise InputError(
-            f"the reranker {reranker} is not there yet", hint=f"There is {', '.join(RERANKERS)}."
-        )
-    return rerank(reranker, side, evalset, candidates, on_progress)
 
 
 def _of_parts(
@@ -391,6 +446,9 @@ def _described(system: System) -> str:
     if origin.truncation and origin.truncation.n_truncated:
         cut = origin.truncation
         said.append(f"{cut.n_truncated:,} of {cut.n_documents:,} documents cut off")
+    if origin.cut_pairs is not None:
+        n_cut, n_pairs = origin.cut_pairs
+        said.append(f"{n_cut:,} of {n_pairs:,} pairs cut off at {origin.max_length:,} tokens")
     return "; ".join([*said, *(f"{key}: {value}" for key, value in origin.details.items())])
 
 
@@ -517,7 +575,7 @@ def _origin(
 
 def _is_pinned(spec: SystemSpec) -> bool | None:
     """Whether a hub model names a commit; None for what does not come from a hub."""
-    if spec.provider != "st" or Path(spec.name).expanduser().exists():
+    if spec.provider not in ("st", "ce") or Path(spec.name).expanduser().exists():
         return None
     return re.fullmatch(r"[0-9a-f]{7,40}", spec.options.get("revision", "")) is not None
 

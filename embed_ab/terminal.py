@@ -108,6 +108,13 @@ def comparison(compared: Comparison, console: Console, *, quiet: bool = False) -
         _table(console, cost.headings, cost.rows)
         if cost.note:
             _line(console, cost.note)
+    if (ceiling := context["ceiling"]) is not None:
+        _line(console)
+        _table(console, ceiling.headings, ceiling.rows)
+        _line(console, ceiling.note)
+        if lost := context["out_of_reach"]:
+            shown = [formats.shorten(query, 60) for query in lost[:5]]
+            _line(console, f"out of reach: {', '.join(shown)}{', ...' if len(lost) > 5 else ''}")
     overlap = compared.overlap
     _line(console)
     _line(

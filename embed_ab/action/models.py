@@ -26,6 +26,7 @@ from embed_ab.action.cache_service import Restored, Saved, forbidden, restore, s
 from embed_ab.action.results_service import Runtime
 from embed_ab.errors import GithubError, InputError
 from embed_ab.formats import plain, shorten
+from embed_ab.providers.cross_encoder import CrossEncoderReranker
 from embed_ab.providers.model_files import hub_place, is_commit, not_fetched
 from embed_ab.providers.sentence_transformer import SentenceTransformerEmbedder
 from embed_ab.settings import Settings
@@ -78,6 +79,12 @@ class _Listed(BaseModel):
     blobs: dict[_Hash, Annotated[int, Field(ge=0)]]
 
 
+_MODELS: dict[str, type[SentenceTransformerEmbedder] | type[CrossEncoderReranker]] = {
+    "st": SentenceTransformerEmbedder,
+    "ce": CrossEncoderReranker,
+}
+
+
 def models_of(settings: Settings, environ: Mapping[str, str]) -> list[HubModel]:
     """Return the models of the hub that a comparison uses, each once."""
     revisions: dict[str, set[str]] = {}
@@ -86,11 +93,12 @@ def models_of(settings: Settings, environ: Mapping[str, str]) -> list[HubModel]:
     private = next((key for key in _PRIVATE if environ.get(key)), "")
     sides = (("A", settings.model_a), ("B", settings.model_b))
     for label, spec in ((label, leaf) for label, side in sides if side for leaf in side.leaves):
-        if spec.provider != "st":
+        make = _MODELS.get(spec.provider)
+        if make is None:
             continue
         revision = spec.options.get("revision")
         try:
-            name = SentenceTransformerEmbedder(spec.name, revision=revision).hub_name
+            name = make(spec.name, revision=revision).hub_name
         except (InputError, OSError):  # the comparison will say so
             continue
         if not name:

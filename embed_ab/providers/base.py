@@ -138,3 +138,37 @@ def refuse_fields(
                 raise InputError(
                     f"query-params and doc-params may not hold '{name}'", hint=ours[name]
                 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RerankerFacts:
+    """What only the reranker itself can tell; the same as in `ModelFacts`."""
+
+    max_length: int | None = None
+    revision: str = ""
+    details: dict[str, str] = field(default_factory=dict)
+
+
+class Scored(NamedTuple):
+    """Scores of one query's documents, higher is better, in the order of the documents.
+
+    scores: float64 (n_documents,), not checked. n_cut: how many documents were not read whole,
+    None where the reranker cannot tell.
+    """
+
+    scores: NDArray[np.float64]
+    n_cut: int | None = None
+
+
+class Reranker(Protocol):
+    """One model that reads a query and a document together; made without loading anything."""
+
+    @property
+    def concurrency(self) -> int:
+        """How many threads may call `score` at once; 1 for a model on this machine."""
+
+    def facts(self) -> RerankerFacts:
+        """What only the reranker knows."""
+
+    def score(self, query: str, documents: Sequence[str]) -> Scored:
+        """Scores of one query with documents that are neither empty nor repeated."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers.base import Embedded, Embedder, ModelFacts, Role, Served, Vectors
 from embed_ab.providers.cache import VectorStore
+from embed_ab.providers.threads import outcomes
 
 _BLOCK = 4096  # rows normalised at a time, to bound the float64 copy
 
@@ -104,7 +103,7 @@ def embed_cached(
     waiting = deque(missing[start : start + size] for start in range(0, len(missing), size))
     n_done = 0
     failure: BaseException | None = None
-    for rows, outcome in _outcomes(
+    for rows, outcome in outcomes(
         lambda rows: embedder.embed([distinct[row] for row in rows], role), waiting, n_threads
     ):
         if isinstance(outcome, BaseException):
@@ -160,51 +159,6 @@ def embed_cached(
         n_tokens_embedded=n_tokens_embedded,
         seconds=seconds,
     )
-
-
-def _outcomes(
-    work: Callable[[list[int]], Embedded], waiting: deque[list[int]], n_threads: int
-) -> Iterator[tuple[list[int], Embedded | BaseException]]:
-    """Do what waits and yield what came of it, in any order; clear `waiting` to end early.
-
-    Threads are daemons: an interrupt must not wait for a server that is slow. Few results may wait
-    to be taken, so that a store slower than the server bounds the memory.
-    """
-    if n_threads == 0:
-        while waiting:
-            rows = waiting.popleft()
-            yield rows, work(rows)
-        return
-    n_threads = min(n_threads, len(waiting))
-    results: queue.Queue[tuple[list[int], Embedded | BaseException] | None]
-    results = queue.Queue(2 * n_threads)
-
-    def run() -> None:
-        while True:
-            try:
-                rows = waiting.popleft()
-            except IndexError:
-                break
-            try:
-                results.put((rows, work(rows)))
-            except BaseException as error:
-                results.put((rows, error))
-        results.put(None)
-
-    for _ in range(n_threads):
-        threading.Thread(target=run, daemon=True).start()
-    n_running = n_threads
-    try:
-        while n_running:
-            result = results.get()
-            if result is None:
-                n_running -= 1
-            else:
-                yield result
-    finally:
-        waiting.clear()
-        while not results.empty():  # lets go of threads that wait to hand over
-            results.get_nowait()
 
 
 def _only(embedded: Embedded, places: list[int]) -> Embedded:

@@ -165,6 +165,7 @@ class Server:
     hint: what mends a server that cannot be reached; hints: the same for single statuses.
     total_seconds: for one try, from the name lookup to the last byte.
     concurrency: how many requests may be on their way at once; None for any number.
+    list_name: an answer that is a list is taken for an object with it under this name; "" refuses.
     """
 
     def __init__(
@@ -181,6 +182,7 @@ class Server:
         total_seconds: float = 300.0,
         connect_seconds: float = CONNECT_SECONDS,
         concurrency: int | None = None,
+        list_name: str = "",
     ) -> None:
         self.base_url = httpx.URL(base_url)
         own_host = f"[{self.base_url.host}]" if ":" in self.base_url.host else self.base_url.host
@@ -212,6 +214,7 @@ class Server:
             connect_seconds=connect_seconds,
             clock=clock,
             slots=threading.Semaphore(concurrency) if concurrency else nullcontext(),
+            list_name=list_name,
         )
         self._once = once
         self._transport = RetryTransport(
@@ -330,6 +333,7 @@ class _Once(httpx.BaseTransport):
         connect_seconds: float,
         clock: Callable[[], float],
         slots: AbstractContextManager[object],
+        list_name: str,
     ) -> None:
         self._client = client
         self._hint = hint
@@ -339,6 +343,7 @@ class _Once(httpx.BaseTransport):
         self._connect_seconds = connect_seconds
         self._clock = clock
         self._slots = slots
+        self._list_name = list_name
         self._has_answered = False
         self._n_unanswered = 0
 
@@ -347,7 +352,7 @@ class _Once(httpx.BaseTransport):
             with self._slots:  # free again before the answer is parsed
                 response = self._in_time(request)
             if response.is_success:
-                response.extensions["json"] = _object(response)
+                response.extensions["json"] = _object(response, self._list_name)
         except httpx.RequestError as error:
             waited = isinstance(error, httpx.TimeoutException)
             tries = FIRST_TRIES if waited and not isinstance(error, httpx.ConnectTimeout) else 1
@@ -480,11 +485,13 @@ def _read(reply: httpx.Response) -> httpx.Response:
     )
 
 
-def _object(response: httpx.Response) -> dict[str, Any]:
+def _object(response: httpx.Response, list_name: str) -> dict[str, Any]:
     try:
         answer = json.loads(response.content)
     except (ValueError, RecursionError):
         answer = None
+    if list_name and isinstance(answer, list):
+        answer = {list_name: answer}
     if not isinstance(answer, dict):
         kind = response.headers.get("Content-Type", "").partition(";")[0].strip()
         what = kind if re.fullmatch(r"[\w.+/-]{1,60}", kind) else "something"

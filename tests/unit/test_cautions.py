@@ -232,6 +232,14 @@ def test_truncated_documents() -> None:
     assert "truncated_documents" not in codes(system(20, truncation=replace(cut, n_truncated=5)))
 
 
+def test_truncated_pairs() -> None:
+    """Of 100 pairs 6 are more than 5 %, and 5 are not."""
+    text = message("truncated_pairs", A, system(38, cut_pairs=(6, 100), max_length=512))
+
+    assert "cut 6 of 100 pairs of query and document (6%) at 512 tokens" in text
+    assert "truncated_pairs" not in codes(A, system(38, cut_pairs=(5, 100), max_length=512))
+
+
 def test_batch_mismatch() -> None:
     text = message("batch_mismatch", A, system(38, batch_cosine=0.97))
 

@@ -117,6 +117,70 @@ def test_what_no_comparison_writes_is_refused(
     assert said_of(json.dumps(content)).startswith(said)
 
 
+@pytest.fixture(scope="module")
+def reranked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a comparison of two orders of one first stage's candidates wrote."""
+    folder = tmp_path_factory.mktemp("reranked")
+    sides = {f"model-{s}": f"rerank(bm25:auto, {by}; depth=5)" for s, by in ORDERS.items()}
+    words = {"eval-path": str(commands.demo_folder("en")), "metrics": "ndcg", "bm25": "none"}
+    commands.compare(resolve({**words, **sides, "out": str(folder)}, config=None))
+    read: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))
+    return read
+
+
+ORDERS = {"a": "none", "b": "none"}
+
+
+def candidates(**new: Any) -> Change:
+    return lambda r: r["candidates"].update(new)
+
+
+def ceiling(**new: Any) -> Change:
+    return lambda r: r["candidates"]["ceilings"][0].update(new)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (candidates(depth=0), "the depth or the recall is none"),
+        (candidates(recall=1.5), "the depth or the recall is none"),
+        (candidates(ceilings=[]), "the metrics are not those of the differences"),
+        (candidates(out_of_reach=["q"]), "a query out of reach is not among the queries"),
+        (
+            candidates(out_of_reach=["en-q39", "en-q39"]),
+            "a query out of reach is not among the queries, or is there twice",
+        ),
+        (ceiling(ceiling=1.1), "the ceiling of ndcg@10 is outside 0 to 1 or below B"),
+        (ceiling(ceiling=0.1), "the ceiling of ndcg@10 is outside 0 to 1 or below B"),
+        (ceiling(way=0.5), "the way to the ceiling of ndcg@10 is not that of its numbers"),
+        (candidates(same_for_a=False), "the way to the ceiling of ndcg@10 is not that of"),
+    ],
+)
+def test_candidates_that_no_comparison_writes_are_refused(
+    reranked: dict[str, Any], change: Change, said: str
+) -> None:
+    content = copy.deepcopy(reranked)
+    change(content)
+
+    assert said_of(json.dumps(content)).startswith(f"candidates: {said}")
+
+
+def test_candidates_survive_writing_and_reading(reranked: dict[str, Any]) -> None:
+    read = result_json.loads(json.dumps(reranked).encode(), "result.json")
+
+    assert json.loads(result_json.dumps(read)) == reranked
+    assert read.candidates is not None
+    assert read.candidates.ceilings[0].way == 0.0
+
+
+def test_a_result_from_before_there_were_candidates_is_read(result: dict[str, Any]) -> None:
+    older = {key: value for key, value in result.items() if key != "candidates"}
+
+    read = result_json.loads(json.dumps(older).encode(), "result.json")
+
+    assert read.candidates is None
+
+
 @pytest.mark.parametrize("name", ["nDCG@10", "ndcg@010", "ndcg", "**x**", "| x", "ndcg@99999"])
 def test_a_metric_is_named_in_one_way_only(result: dict[str, Any], name: str) -> None:
     text = json.dumps(result).replace("ndcg@10", name)

@@ -1,0 +1,170 @@
+"""Rerankers behind any server with the common `/rerank`: TEI's form, or that of Jina and Cohere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+
+from embed_ab.errors import InputError, ProviderError
+from embed_ab.providers.base import RerankerFacts, Scored
+from embed_ab.providers.http import RequestRefused, Server, read_base_url, shown
+
+URL, KEY = "RERANK_BASE_URL", "RERANK_API_KEY"
+SHAPES = ("jina", "tei")
+BATCH_SIZES = {"jina": 128, "tei": 32}  # 32 is what text-embeddings-inference takes by default
+
+
+@dataclass(frozen=True)
+class HttpReranker:
+    """A reranker behind a server, asked when its scores are first needed.
+
+    environ: RERANK_BASE_URL and RERANK_API_KEY are read from here.
+    shape: `jina` sends model, query, documents and top_n, and gets results with index and
+        relevance_score (Jina, Cohere, vLLM, llama.cpp, infinity); `tei` sends query and texts, and
+        gets a list with index and score.
+    batch_size: documents per request at most; None for that of the shape.
+    concurrency: requests at once. truncate: let TEI shorten what is too long; else it refuses.
+    connect: makes the server of a base URL and headers.
+
+    Raises: InputError for an address or key that cannot be one, or another shape.
+    """
+
+    name: str
+    environ: Mapping[str, str] = field(repr=False)
+    shape: str = "jina"
+    batch_size: int | None = None
+    concurrency: int = 4
+    truncate: bool = True
+    connect: Callable[..., Server] = field(default=Server, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.shape not in SHAPES:
+            raise InputError(
+                f"shape={self.shape} is not known", hint=f"Give one of {', '.join(SHAPES)}."
+            )
+        _ = self._url, self._headers
+
+    def facts(self) -> RerankerFacts:
+        """The server's address."""
+        return RerankerFacts(details={"server": f"{self._url.netloc.decode()}{self._url.path}"})
+
+    def score(self, query: str, documents: Sequence[str]) -> Scored:
+        """Scores of one query with each document, in requests of at most `batch_size`."""
+        size = self.batch_size or BATCH_SIZES[self.shape]
+        return Scored(
+            np.concatenate(
+                [
+                    self._scores(query, documents[start : start + size])
+                    for start in range(0, len(documents), size)
+                ]
+            )
+        )
+
+    @cached_property
+    def _url(self) -> httpx.URL:
+        given = self.environ.get(URL, "")
+        if not given.strip():
+            raise InputError(
+                f"http:{self.name} needs the address of a server, and {URL} is not set",
+                hint=f"Set {URL}=http://localhost:8080, or https://api.jina.ai/v1.",
+            )
+        url = read_base_url(given, URL)
+        return url.copy_with(path=url.path.rstrip("/").removesuffix("/rerank") or "/")
+
+    @cached_property
+    def _headers(self) -> dict[str, str]:
+        key = self.environ.get(KEY, "").strip()
+        if not (key.isascii() and key.isprintable() and " " not in key):
+            raise InputError(
+                f"{KEY} holds a character that no key has",
+                hint="Copy it again: one word of letters, digits and signs.",
+            )
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+    @cached_property
+    def _server(self) -> Server:
+        other = next(shape for shape in SHAPES if shape != self.shape)
+        asked = f"Check the model's name and {URL}; servers of the other form want shape={other}."
+        return self.connect(
+            self._url,
+            headers=self._headers,
+            hint=f"Start the server, or set {URL}: it is {shown(self._url)} now.",
+            hints={
+                401: f"{KEY} is wrong." if self._headers else f"Set {KEY}.",
+                **dict.fromkeys((400, 404, 405, 422), asked),
+            },
+            concurrency=self.concurrency,
+            list_name="results",
+        )
+
+    def _scores(self, query: str, documents: Sequence[str]) -> NDArray[np.float64]:
+        """Scores of one request, or of two halves where the server refuses it as too large."""
+        try:
+            reply = self._server.post("/rerank", self._body(query, documents))
+        except RequestRefused as error:
+            if not error.may_be_size or len(documents) == 1:
+                raise
+            middle = (len(documents) + 1) // 2
+            halves = documents[:middle], documents[middle:]
+            return np.concatenate([self._scores(query, half) for half in halves])
+        return self._read(reply, len(documents))
+
+    def _body(self, query: str, documents: Sequence[str]) -> dict[str, Any]:
+        if self.shape == "tei":
+            return {"query": query, "texts": list(documents), "truncate": self.truncate}
+        return {
+            "model": self.name,
+            "query": query,
+            "documents": list(documents),
+            "top_n": len(documents),
+        }
+
+    def _read(self, reply: Mapping[str, Any], n_documents: int) -> NDArray[np.float64]:
+        place = f"model '{self.name}' at {shown(self._url)}"
+        items = reply.get("results")
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            raise ProviderError(
+                f"{place}: the answer has no list of scores",
+                hint=f"Check that {URL} is a server with /rerank.",
+            )
+        key = "score" if self.shape == "tei" else "relevance_score"
+        scores = np.full(n_documents, np.nan)
+        for item in items:
+            index, score = item.get("index"), item.get(key)
+            if type(index) is not int or not 0 <= index < n_documents:
+                raise ProviderError(
+                    f"{place}: a score came back with the index {index!r:.20} that no document has"
+                )
+            if not np.isnan(scores[index]):
+                raise ProviderError(f"{place}: two scores came back for document {index}")
+            scores[index] = _finite(score)
+            if np.isnan(scores[index]):
+                raise ProviderError(
+                    f"{place}: the {key} of document {index} is no finite number",
+                    hint="Check that this is a model for reranking.",
+                )
+        missing = np.flatnonzero(np.isnan(scores))
+        if missing.size:
+            raise ProviderError(
+                f"{place}: {len(items)} scores came back for {n_documents} documents; the first "
+                f"without one is {missing[0]}",
+                hint="A server must score every document that it is sent.",
+            )
+        return scores
+
+
+def _finite(value: object) -> float:
+    """The number, NaN for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value) if math.isfinite(value) else math.nan
+    except OverflowError:
+        return math.nan

@@ -1,0 +1,154 @@
+"""Candidates and a reranker become a run of the same documents in another order."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from embed_ab.errors import EmbedAbError, ProviderError
+from embed_ab.evalset import Evalset
+from embed_ab.origin import Origin
+from embed_ab.providers import score_file
+from embed_ab.providers.base import Reranker, Scored
+from embed_ab.providers.threads import outcomes
+from embed_ab.rerank import differing, reorder
+from embed_ab.runs import Run
+
+OnProgress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reranked:
+    """A reranker's run, what to know about the reranker, and the seconds of each query it scored.
+
+    The origin is the reranker's alone: what it reordered has its own.
+    """
+
+    run: Run
+    origin: Origin
+    seconds: tuple[float, ...] = ()
+
+
+def by_none(name: str, candidates: Run) -> Reranked:
+    """Return the candidates in the order of the first stage."""
+    return Reranked(run=candidates, origin=Origin(system=name))
+
+
+def by_file(name: str, path: Path, evalset: Evalset, candidates: Run) -> Reranked:
+    """Return the candidates in the order of a file's scores. Raises: InputError."""
+    file = score_file.read(path, evalset.query_ids, evalset.document_ids)
+    scores = file.of(candidates, evalset.query_ids, evalset.document_ids)
+    return Reranked(
+        run=_reordered(name, evalset, candidates, scores),
+        origin=Origin(system=name, revision=file.digest),
+    )
+
+
+def by_model(
+    name: str,
+    reranker: Reranker,
+    evalset: Evalset,
+    candidates: Run,
+    on_progress: OnProgress,
+    *,
+    is_mock: bool = False,
+    is_pinned: bool | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Reranked:
+    """Return the candidates in the order of a model's scores; documents of one text tie.
+
+    Nothing is kept between runs: a score belongs to a pair, and each pair is asked for once.
+    Raises: InputError; ProviderError that names the query.
+    """
+    facts = reranker.facts()
+    scores = np.full(candidates.documents.shape, np.nan)
+    seconds: list[float] = []
+    n_pairs, n_cut = 0, 0
+    can_tell = True
+    rows = np.flatnonzero((candidates.documents >= 0).any(axis=1)).tolist()
+    what = f"{name}: queries"
+
+    def score(query: int) -> tuple[Scored, list[str], float]:
+        found = candidates.documents[query]
+        texts = list(dict.fromkeys(evalset.document_texts[d] for d in found[found >= 0].tolist()))
+        started = clock()
+        try:
+            scored = reranker.score(evalset.query_texts[query], texts)
+        except ProviderError as error:
+            raise ProviderError(
+                f"{name}: query '{evalset.query_ids[query]}': {error.unquoted}",
+                hint=error.hint,
+                said=error.said,
+            ) from error
+        return scored, texts, clock() - started
+
+    on_progress(what, 0, len(rows))
+    waiting = deque(rows)
+    failure: BaseException | None = None
+    n_threads = 0 if reranker.concurrency == 1 else reranker.concurrency
+    for query, outcome in outcomes(score, waiting, n_threads):
+        if isinstance(outcome, BaseException):
+            failure = failure or outcome
+            waiting.clear()
+            continue
+        scored, texts, took = outcome
+        _check(name, evalset, query, texts, scored.scores)
+        of_text = dict(zip(texts, scored.scores.tolist(), strict=True))
+        for place, document in enumerate(candidates.documents[query].tolist()):
+            if document >= 0:
+                scores[query, place] = of_text[evalset.document_texts[document]]
+        seconds.append(took)
+        n_pairs += len(texts)
+        n_cut += scored.n_cut or 0
+        can_tell = can_tell and scored.n_cut is not None
+        on_progress(what, len(seconds), len(rows))
+    if failure is not None:
+        raise failure
+    return Reranked(
+        run=_reordered(name, evalset, candidates, scores),
+        origin=Origin(
+            system=name,
+            is_mock=is_mock,
+            revision=facts.revision,
+            is_pinned=is_pinned,
+            max_length=facts.max_length,
+            details=facts.details,
+            cut_pairs=(n_cut, n_pairs) if can_tell and n_pairs else None,
+        ),
+        seconds=tuple(seconds),
+    )
+
+
+def _reordered(name: str, evalset: Evalset, candidates: Run, scores: NDArray[np.float64]) -> Run:
+    run = reorder(candidates, scores, name=name)
+    if (changed := differing(candidates, run)).size:  # checked, not assumed
+        raise EmbedAbError(
+            f"{name} changed the candidates of query '{evalset.query_ids[changed[0]]}'",
+            hint="This is a bug: a reranker only orders them. Please report it.",
+        )
+    return run
+
+
+def _check(
+    name: str, evalset: Evalset, query: int, texts: Sequence[str], scores: NDArray[np.float64]
+) -> None:
+    """Raise ProviderError for scores that are not one finite number for each text."""
+    where = f"query '{evalset.query_ids[query]}'"
+    if scores.shape != (len(texts),):
+        raise ProviderError(
+            f"{name}: scores of the shape {scores.shape} came back for {len(texts)} documents of "
+            f"{where}"
+        )
+    if (bad := np.flatnonzero(~np.isfinite(scores))).size:
+        documents = evalset.document_texts.index(texts[bad[0]])
+        raise ProviderError(
+            f"{name}: the score of {where} and document '{evalset.document_ids[documents]}' is "
+            "NaN or infinite",
+            hint="Half precision may be the reason: try dtype=float32.",
+        )

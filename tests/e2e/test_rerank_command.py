@@ -1,0 +1,209 @@
+"""`embed-ab rerank` on the command line: several first stages, scores from files and servers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_reranker import FakeReranker, fake_score
+
+from embed_ab.cli import main
+
+DOCUMENTS = {
+    "d1": "the pump starts by hand",
+    "d2": "the pump stops when the tank is full",
+    "d3": "invoices are due in May",
+    "d4": "the valve opens by hand",
+}
+QUERIES = {
+    "q1": "how does the pump start",
+    "q2": "when does the pump stop",
+    "q3": "how do I open the valve",
+    "q4": "what is due in May",
+}
+GRADES = [("q1", "d1", 2), ("q2", "d2", 1), ("q3", "d3", 1), ("q4", "d3", 0)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Of q3 the relevant document is one that no stage finds; q4 has none."""
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for name, texts in (("corpus", DOCUMENTS), ("queries", QUERIES)):
+        lines = [json.dumps({"_id": key, "text": text}) for key, text in texts.items()]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+    rows = [f"{query}\t{document}\t{grade}" for query, document, grade in GRADES]
+    (folder / "qrels.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]))
+    return folder
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> str:
+    """A first stage: three candidates of each query in one order, d3 only for q4."""
+    path = tmp_path / "first.trec"
+    rows = [
+        f"{query} Q0 {document} {rank} {9 - rank} first\n"
+        for query in QUERIES
+        for rank, document in enumerate(["d4", "d2", "d3" if query == "q4" else "d1"], start=1)
+    ]
+    path.write_text("".join(rows))
+    return f"run:{path}"
+
+
+def scores_of(folder: Path, scores: dict[str, dict[str, float]]) -> str:
+    path = folder.parent / "scores.tsv"
+    rows = [f"{q}\t{d}\t{score}\n" for q, of in scores.items() for d, score in of.items()]
+    path.write_text("".join(rows))
+    return f"scores:{path}"
+
+
+RIGHT = {
+    "q1": {"d1": 0.9, "d2": 0.2, "d4": 0.1},
+    "q2": {"d1": 0.3, "d2": 0.2, "d4": 0.1},
+    "q3": {"d1": 0.1, "d2": 0.2, "d4": 0.9, "d3": 5.0},
+    "q4": {"d3": 0.1, "d2": 0.2, "d4": 0.3},
+}
+
+
+def run(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    out = folder.parent / "out"
+    code = main(["rerank", str(folder), *words, "--bm25", "none", "--out", str(out)])
+    place = out / "result.json"
+    return code, json.loads(place.read_text("utf-8")) if code == 0 else {}
+
+
+def test_a_reranker_with_scores_from_a_file(folder: Path, first: str) -> None:
+    """nDCG@3 of A: q1 third 1/2, q2 second 1/L = 0.630930, q3 0: mean 0.376977. B: q1 first 1, q2
+    second as before, q3 0: 0.543643. At best 1, 1, 0: 0.666667, so B went 0.166667 of 0.289690.
+    """
+    words = ["--first-stage", first, "--depth", "3", "-k", "3", "-b", scores_of(folder, RIGHT)]
+
+    code, found = run(folder, *words)
+
+    assert code == 0
+    assert [s["means"]["ndcg@3"] for s in found["systems"]] == pytest.approx(
+        [0.376977, 0.543643], abs=1e-6
+    )
+    ceilings = {c["metric"]: c for c in found["candidates"]["ceilings"]}
+    assert ceilings["ndcg@3"]["ceiling"] == pytest.approx(2 / 3)
+    assert ceilings["ndcg@3"]["way"] == pytest.approx(0.575328, abs=1e-6)
+    assert (ceilings["recall@3"]["ceiling"], ceilings["recall@3"]["way"]) == (
+        pytest.approx(2 / 3),
+        None,
+    )
+    candidates = {key: found["candidates"][key] for key in ("depth", "out_of_reach", "same_for_a")}
+    assert candidates == {"depth": 3, "out_of_reach": ["q3"], "same_for_a": True}
+    assert found["candidates"]["recall"] == pytest.approx(2 / 3)
+    assert (found["evalset"]["n_evaluated"], found["evalset"]["n_excluded"]) == (3, 1)
+
+
+def test_every_surface_says_how_far_reordering_can_go(
+    folder: Path, first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--first-stage", first, "--depth", "3", "-k", "3", "-b", scores_of(folder, RIGHT)]
+
+    run(folder, *words)
+
+    out = folder.parent / "out"
+    surfaces = [
+        capsys.readouterr().out,
+        (out / "comment.md").read_text("utf-8"),
+        (out / "report.html").read_text("utf-8"),
+    ]
+    for surface in surfaces:
+        assert "57.5%" in surface
+        assert "1 of 3 queries have none there, and no order helps them." in surface
+        assert "q3" in surface
+    assert main(["report", str(out / "result.json"), "--out", str(out / "again")]) == 0
+    again = (out / "again" / "report.html").read_text("utf-8")
+    assert again == (out / "report.html").read_text("utf-8")
+
+
+def test_the_command_it_names_repeats_it(folder: Path, first: str) -> None:
+    import shlex
+
+    code, found = run(
+        folder, "--first-stage", first, "--depth", "3", "-b", scores_of(folder, RIGHT)
+    )
+    words = shlex.split(found["command"])
+
+    again = folder.parent / "again"
+    assert (code, words[:2]) == (0, ["embed-ab", "compare"])
+    assert main([*words[1:], "--out", str(again)]) == 0
+    repeated = json.loads((again / "result.json").read_text("utf-8"))
+    assert {**repeated, "measured": {}} == {**found, "measured": {}}
+
+
+@pytest.mark.parametrize("shape", ["jina", "tei"])
+def test_a_reranker_behind_a_server(
+    folder: Path, shape: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first stage is a practice model, and the server's scores are read off its vectors."""
+    name = "http:reranker" + (",shape=tei" if shape == "tei" else "")
+    with FakeReranker(shape) as server:
+        monkeypatch.setenv("RERANK_BASE_URL", server.url)
+        code, found = run(folder, "--first-stage", "mock:word", "--depth", "4", "-b", name)
+
+    assert code == 0
+    shown = {d["query"]: [hit["document"] for hit in d["b"]] for d in found["details"]}
+    for query, ranked in shown.items():
+        scores = {d: fake_score(QUERIES[query], text) for d, text in DOCUMENTS.items()}
+        assert ranked == sorted(scores, key=lambda d: (-scores[d], d))
+    assert sorted(body["query"] for body in server.bodies) == sorted(QUERIES.values())
+    assert found["measured"]["rerank_ms"]["B"]["n"] == 4
+
+
+def test_two_rerankers_of_one_first_stage(folder: Path, first: str) -> None:
+    scores = scores_of(folder, RIGHT)
+
+    code, found = run(folder, "--first-stage", first, "--depth", "3", "-a", scores, "-b", scores)
+
+    assert code == 0
+    assert [s["system"] for s in found["systems"]] == [f"rerank({first}, {scores}; depth=3)"] * 2
+    assert {(d["wins"], d["losses"]) for d in found["differences"]} == {(0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-b", "ce:x"], "rerank needs --first-stage"),
+        (["--first-stage", "mock:word"], "rerank needs -b"),
+        (["--first-stage", "mock:word", "-b", "none", "--depth", "0"], "--depth 0 is below 1"),
+        (["--first-stage", "ce:x", "-b", "none"], "'ce:x' only orders what another system found"),
+        (["--first-stage", "mock:word", "-b", "mock:word"], "'mock:word' is not a reranker"),
+        (
+            ["--first-stage", "mock:word", "-b", "none", "--b-query-prompt", "q: "],
+            "--b-query-prompt has no meaning for a reranker",
+        ),
+        (["--expect", "x"], "--expect is for --fixture"),
+        (["--first-stage", "mock:word", "-b", "http:x"], "RERANK_BASE_URL is not set"),
+        (["--first-stage", "mock:word", "-b", "http:x,shape=bge"], "shape=bge is not known"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_named(
+    folder: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(folder, *words)[0] == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_candidate_without_a_score_ends_the_run(
+    folder: Path, first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = scores_of(folder, {**RIGHT, "q2": {"d1": 1.0}})
+
+    assert run(folder, "--first-stage", first, "--depth", "3", "-b", scores)[0] == 2
+    assert "no score for query 'q2' and its candidate 'd4' (2 of" in capsys.readouterr().err
+
+
+def test_a_server_that_fails_is_named_with_the_query(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with FakeReranker(models=("other",)) as server:
+        monkeypatch.setenv("RERANK_BASE_URL", server.url)
+        code, _ = run(folder, "--first-stage", "mock:word", "-b", "http:reranker")
+
+    assert code == 3
+    assert "http:reranker: query 'q" in capsys.readouterr().err
