@@ -175,8 +175,8 @@ def test_a_slice_too_small_to_judge_has_no_bar_and_does_not_set_the_scale() -> N
 def test_the_comment_lists_the_slices_that_matter_only() -> None:
     text = comment()
 
-    assert "| `language=ko` | ✗ worse | −0.300 | `├─●─┤··│·······` [−0.400, −0.200] | 3 |" in text
-    assert "| `language=de` | ? no difference shown, against the whole | +0.200 |" in text
+    assert "| `language=ko` | ✗ worse | −0.300 [−0.400, −0.200] `├─●─┤··│·······` | 3 |" in text
+    assert "| `language=de` | ? no difference shown, against the whole | +0.200 [" in text
     assert "language=en" not in text
     assert "language=fr" not in text
     assert (
@@ -286,8 +286,8 @@ def test_the_page_has_a_section_of_slices_where_there_are_any() -> None:
     page = render.html(sample(slices=SLICES))
 
     assert '<li><a href="#slices">Slices</a></li>' in page
-    assert '<th scope="row" dir="auto">query-length=short (3 to 41)</th>' in page
+    assert '<th scope="row" class="text" dir="auto">query-length=short (3 to 41)</th>' in page
     assert "? no difference shown, against the whole" in page
-    assert '<tr class="quiet"><th scope="row" dir="auto">language=fr</th>' in page
+    assert '<tr class="quiet"><th scope="row" class="text" dir="auto">language=fr</th>' in page
     assert "– too few queries" in page
     assert 'id="slices"' not in render.html(sample())

@@ -148,6 +148,30 @@ def test_a_reversal_is_an_interval_on_the_other_side_than_the_whole() -> None:
     assert (found["language=ko"].is_reversal, found["language=en"].is_reversal) == (True, False)
 
 
+def test_a_loss_in_a_slice_is_no_reversal_of_a_loss_on_the_whole() -> None:
+    outcomes = [(LOSS, KO)] * 9 + [(BOTH, KO)] + [(LOSS, EN)] * 10 + [(BOTH, EN)]
+
+    assert not any(
+        part.is_reversal for part in parts(compared(outcomes, slice="language")).values()
+    )
+
+
+def test_a_small_p_value_alone_makes_no_slice_worse() -> None:
+    """p-value and interval come from two ways of drawing, which can disagree at the border."""
+    comparison = compared([(LOSS, KO)] * 9 + [(BOTH, KO)], slice="language")
+    (by_language,) = comparison.slices
+    (ko,) = by_language.slices
+    border = tuple(replace(d, high=0.0) for d in ko.differences)
+    whole = comparison.differences[0]
+
+    def finding(part: slices.Slice) -> str:
+        (again,) = slices.judged([replace(by_language, slices=(part,))], whole, min_queries=10)
+        return again.slices[0].finding
+
+    assert finding(ko) == "worse"
+    assert finding(replace(ko, differences=border)) == "no difference shown"
+
+
 def test_a_reversal_can_be_short_of_significance() -> None:
     """Four losses of four: the interval is [-1, -1], but p = 2/16, twice that for two slices."""
     outcomes = [(LOSS, KO)] * 4 + [(WIN, EN)] * 20
@@ -330,6 +354,7 @@ def test_a_query_without_a_relevant_document_is_in_no_slice() -> None:
     found = partition("f", evalset)
 
     assert (found.values, found.shown, found.n_queries_without) == (("a", ""), ("a",), 0)
+    assert values("gold-truncated", evalset) == ("not known", "")
 
 
 def test_a_field_that_no_query_has_is_an_error_that_names_those_there_are() -> None:
@@ -538,6 +563,12 @@ def test_a_file_from_before_there_were_slices_is_read() -> None:
             "slices by 'language': a name is too long",
         ),
         (lambda r: r["slices"][0].update(field="x" * 101), "slices by 'xxx"),
+        (
+            lambda r: r["slices"][0]["slices"].extend(
+                r["slices"][0]["slices"][0] | {"value": str(n)} for n in range(20)
+            ),
+            "slices by 'language': there are too many, or one twice",
+        ),
         (
             lambda r: r["slices"][0].update(n_queries_without=-1),
             "slices by 'language': a count is below 0",
