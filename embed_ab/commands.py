@@ -311,7 +311,7 @@ def _retrieve_all(
     with closing(VectorStore.open(folder)) as store:
         for label, spec in specs.items():
             # A server that is down is said before a model here has worked for an hour.
-            systems.contact(spec, sides[label], store)
+            systems.contact(spec, sides[label], evalset, store)
         for label, spec in specs.items():
             started = time.perf_counter()
             retrieved[label] = systems.retrieve(

@@ -14,7 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers import ollama, openai
-from embed_ab.providers.http import RequestRefused, Server, shown
+from embed_ab.providers.addresses import shown
+from embed_ab.providers.http import RequestRefused, Server
 
 Message = Mapping[str, str]
 Schema = Mapping[str, Any]

@@ -34,7 +34,7 @@ from embed_ab.comparison import Options
 from embed_ab.errors import InputError
 from embed_ab.gate import Gate
 from embed_ab.metrics import Metric
-from embed_ab.providers.http import is_secret_name
+from embed_ab.providers.addresses import is_secret_name
 from embed_ab.slices import MAX_FIELD_NAME, MAX_FIELDS
 from embed_ab.system_spec import FORMS, PROVIDERS, Normalisation, SystemSpec
 from embed_ab.systems import Side

@@ -27,6 +27,7 @@ from embed_ab.providers.measure import batch_cosine, query_seconds
 from embed_ab.providers.openai import BATCH_SIZE, OpenAIEmbedder
 from embed_ab.providers.prompts import expected_prompts, missing_prompt
 from embed_ab.providers.sentence_transformer import POOLINGS, SentenceTransformerEmbedder
+from embed_ab.records import is_blank
 from embed_ab.rerankers import Reranked
 from embed_ab.runs import Run, digest_of
 from embed_ab.runs import read as read_run
@@ -338,14 +339,30 @@ def retrieve(
     )
 
 
-def contact(spec: SystemSpec, side: Side, store: VectorStore) -> None:
-    """Ask the server of a system for what the store does not know of its model.
+def contact(spec: SystemSpec, side: Side, evalset: Evalset, store: VectorStore) -> None:
+    """Ask the servers of a system for a first vector, where the store does not have them all.
 
     Raises: ProviderError for one that is down or lacks the model.
     """
     for leaf in spec.leaves:
-        if PROVIDERS[leaf.provider].is_served and leaf.provider in EMBEDDERS:
-            known_facts(EMBEDDERS[leaf.provider](leaf, side), store)
+        if not PROVIDERS[leaf.provider].is_served or leaf.provider not in EMBEDDERS:
+            continue
+        embedder = EMBEDDERS[leaf.provider](leaf, side)
+        facts = store.facts(embedder.fingerprint, embedder.prompts)
+        if facts is None:
+            known_facts(embedder, store)
+        elif not (
+            store.holds_all(
+                embedder.fingerprint,
+                "document",
+                facts.document_prompt,
+                [text for text in evalset.document_texts if not is_blank(text)],
+            )
+            and store.holds_all(
+                embedder.fingerprint, "query", facts.query_prompt, evalset.query_texts
+            )
+        ):
+            embedder.facts()
 
 
 def _joined(

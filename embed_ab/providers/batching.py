@@ -162,7 +162,7 @@ class Batcher:
         is_length = (
             error.names_length
             or error.status == 413
-            or bool(_LENGTH.search(error.said))
+            or error.speaks_of(_LENGTH)
             or (not error.said and len(text) > self._longest)
         )
         if is_length and not error.names_nan:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import base64
 import json
 import logging
 import random
@@ -13,20 +12,20 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, closing, nullcontext
-from ipaddress import ip_address
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from typing import Any
-from urllib.parse import quote
 
 import httpx
 from httpx_retries import Retry, RetryTransport
 
 from embed_ab.errors import InputError, ProviderError
+from embed_ab.providers.addresses import is_loopback, secrets_of, shown
 
 _LOG = logging.getLogger(__name__)  # waits and the like, for those who listen
 
 TRIES = 7
 FIRST_TRIES = 2  # of a server that never answered: it may be loading a model, or be none at all
+_SILENCE_SECONDS = 10.0  # at first contact, until that is told
 CONNECT_SECONDS = 4.0  # a server that is down must be known within five
 MAX_WAIT_SECONDS = 600.0  # a longer Retry-After is a quota of hours, and ends the run
 MAX_ANSWER_BYTES = 256 * 2**20
@@ -42,12 +41,6 @@ _HINTS = {
 }
 _SPEAKS_OF_SIZE = frozenset({429, 500})  # besides 4xx; a 503 is about the server, whatever it says
 _NAN = re.compile(r"\bNaN\b")  # Ollama answers 500: json: unsupported value: NaN
-# Not the plural: truncate_prompt_tokens is a number.
-_SECRET_NAME = re.compile(
-    r"(^|[_-]|api|access|secret|private|subscription)key$|token$|secret|passw|credential"
-    r"|^auth(orization)?$|^sig(nature)?$|^code$",
-    re.IGNORECASE,
-)
 # Texts or batches that are too long; some servers say so with 429 or 500. A rate limit, "tokens per
 # min", must not match: waiting heals it.
 _TOO_LONG = re.compile(
@@ -61,9 +54,16 @@ _TOO_LONG = re.compile(
 class RequestRefused(ProviderError):
     """The server refuses the request itself; the same one would be refused again."""
 
-    def __init__(self, message: str, *, status: int, hint: str = "", said: str = "") -> None:
+    def __init__(
+        self, message: str, *, status: int, hint: str = "", said: str = "", words: str = ""
+    ) -> None:
         super().__init__(message, hint=hint, said=said)
         self.status = status
+        self._words = words or said
+
+    def speaks_of(self, pattern: re.Pattern[str]) -> bool:
+        """Whether a pattern is in the server's words, before a key was masked in them."""
+        return bool(pattern.search(self._words))
 
     @property
     def may_be_size(self) -> bool:
@@ -73,80 +73,13 @@ class RequestRefused(ProviderError):
     @property
     def names_nan(self) -> bool:
         """Whether the server failed on a vector that is no numbers."""
-        return bool(_NAN.search(self.said))
+        return self.speaks_of(_NAN)
 
     @property
     def names_length(self) -> bool:
         """Whether the server speaks of length or tokens, not of the number of texts."""
-        is_count = "batch size" in self.said and "token" not in self.said
-        return bool(_TOO_LONG.search(self.said)) or (self.status == 413 and not is_count)
-
-
-def read_base_url(text: str, variable: str) -> httpx.URL:
-    """Return the address in an environment variable; a name without a scheme gets http://.
-
-    Raises: InputError that names the variable, and never the value, which may hold a password.
-    """
-    text = text.strip()
-    try:
-        url = httpx.URL(text if "://" in text else f"http://{text}")
-    except (httpx.InvalidURL, ValueError):
-        url = httpx.URL("")
-    if url.scheme not in ("http", "https") or not _is_host(url.host) or (url.port or 0) > 65535:
-        raise InputError(
-            f"{variable} is not the address of a server",
-            hint=f"Write {variable}=http://localhost:8000.",
-        )
-    return url
-
-
-def _is_host(name: str) -> bool:
-    try:
-        name.encode("ascii" if ":" in name else "idna")  # what the system's lookup will do
-    except UnicodeError:
-        return False
-    return bool(name)
-
-
-def is_secret_name(name: str) -> bool:
-    """Return whether a field or parameter of this name is likely to hold a key."""
-    return bool(_SECRET_NAME.search(name))
-
-
-def bearer(key: str, variable: str) -> dict[str, str]:
-    """Return the header that carries the key of an environment variable, none for "".
-
-    Raises: InputError that names the variable, and never the key.
-    """
-    if not key:
-        return {}
-    if not re.fullmatch("[!-~]+", key):
-        raise InputError(
-            f"{variable} holds a character that no key has",
-            hint="Copy it again: one word of letters, digits and signs.",
-        )
-    return {"Authorization": f"Bearer {key}"}
-
-
-def is_loopback(url: httpx.URL) -> bool:
-    """Return whether an address is this machine."""
-    try:
-        return ip_address(url.host).is_loopback
-    except ValueError:
-        return url.host == "localhost" or url.host.endswith(".localhost")
-
-
-def shown(url: httpx.URL) -> str:
-    """Return an address for messages: without a password, and with no value of its query.
-
-    The version in an Azure address is the one value that is no secret and explains errors.
-    """
-    names = [
-        f"{name}={value if name == 'api-version' else '…'}"
-        for name, value in url.params.multi_items()
-    ]
-    bare = str(url.copy_with(username=None, password=None, query=None, fragment=None))
-    return f"{bare}?{'&'.join(names)}" if names else bare
+        is_count = "batch size" in self._words and "token" not in self._words
+        return self.speaks_of(_TOO_LONG) or (self.status == 413 and not is_count)
 
 
 class Server:
@@ -197,10 +130,11 @@ class Server:
             )
         except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:
             raise InputError(
-                f"no connection can be made: {type(error).__name__}: {error}",
+                # Not its words: they may hold part of a proxy's password.
+                f"no connection can be made: {type(error).__name__}",
                 hint="Look at the variables SSL_CERT_FILE, HTTPS_PROXY, ALL_PROXY and NO_PROXY.",
             ) from None
-        secrets = _secrets(self.base_url, headers or {})
+        secrets = secrets_of(self.base_url, headers or {})
         if secrets and self.base_url.scheme == "http" and not is_loopback(self.base_url):
             _LOG.info("the key goes to %s over plain http", shown(self.base_url))
         self._close = weakref.finalize(self, client.close)
@@ -255,9 +189,9 @@ class Server:
             response = self._transport.handle_request(request)
         except httpx.RequestError as error:
             raise ProviderError(
-                f"{_place(request)}: {_reason(error)} ({TRIES} tries)",
+                f"{_place(request)}: {self.masked(_reason(error))} ({TRIES} tries)",
                 hint=_AGAIN_HINT,
-            ) from error
+            ) from None
         if not response.is_success:
             raise ProviderError(
                 f"{_answered(request, response)} ({TRIES} tries)",
@@ -383,7 +317,7 @@ class _Once(httpx.BaseTransport):
 
     def _refuse(self, request: httpx.Request, response: httpx.Response) -> None:
         """Raise RequestRefused unless a pause may heal."""
-        status, said = response.status_code, self.said(response)
+        status, words = response.status_code, _said(response)
         hint = self._hints.get(status, "")
         answered = _answered(request, response)
         if "location" in response.headers and response.is_redirect:
@@ -397,10 +331,12 @@ class _Once(httpx.BaseTransport):
         elif "insufficient_quota" in response.text:
             hint = "The account has no credit left."
         elif status in _RETRIED and not (
-            status in _SPEAKS_OF_SIZE and (_TOO_LONG.search(said) or _NAN.search(said))
+            status in _SPEAKS_OF_SIZE and (_TOO_LONG.search(words) or _NAN.search(words))
         ):
             return
-        raise RequestRefused(answered, status=status, hint=hint, said=said)
+        raise RequestRefused(
+            answered, status=status, hint=hint, said=self.masked(words), words=words
+        )
 
     def _in_time(self, request: httpx.Request) -> httpx.Response:
         """Return the answer, read whole.
@@ -430,6 +366,10 @@ class _Once(httpx.BaseTransport):
         if not self._has_answered and not moved.wait(self._connect_seconds + 0.5):
             raise httpx.ConnectTimeout("timed out")
         try:
+            if not self._has_answered:
+                with suppress(TimeoutError):
+                    return done.result(min(_SILENCE_SECONDS, self._total_seconds))
+                _LOG.info("%s: no answer yet; it may be loading a model", _place(request))
             return done.result(self._total_seconds)
         except TimeoutError:
             raise httpx.ReadTimeout("timed out") from None
@@ -518,22 +458,6 @@ def _said(response: httpx.Response) -> str:
                 found = next((found[name] for name in names if found.get(name)), "")
         text = found if isinstance(found, str) else ""
     return text[: 4 * _MAX_SAID]
-
-
-def _secrets(url: httpx.URL, headers: Mapping[str, str]) -> list[str]:
-    """What must not show: keys in headers, the password and the parameters of an address.
-
-    Each as it is and as it is sent; the longest first, because one may hold another.
-    """
-    found = {value.split()[-1] for value in headers.values() if value.strip()}
-    if url.password:
-        user = f"{url.username}:{url.password}".encode()
-        found |= {url.password, base64.b64encode(user).decode()}
-    for name, value in url.params.multi_items():
-        if name != "api-version" and len(value) > 3:  # a shorter one would make holes in words
-            found.add(value)
-    found |= {quote(text, safe="") for text in found}
-    return sorted(found - {""}, key=len, reverse=True)
 
 
 def _place(request: httpx.Request) -> str:

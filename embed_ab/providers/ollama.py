@@ -15,9 +15,10 @@ import httpx
 import numpy as np
 
 from embed_ab.errors import InputError, ProviderError
+from embed_ab.providers.addresses import bearer, read_base_url, shown
 from embed_ab.providers.base import Embedded, ModelFacts, Role, Usage, Vectors, refuse_fields
 from embed_ab.providers.batching import Answer, Batcher
-from embed_ab.providers.http import Server, bearer, read_base_url, shown
+from embed_ab.providers.http import Server
 
 BATCH_SIZE = 8  # some versions give worse vectors from 16 texts on: ollama/ollama issue 6262
 _PORT = 11434
@@ -166,6 +167,8 @@ class OllamaEmbedder:
         Raises: ProviderError, also where the name came to mean another model meanwhile.
         """
         embedded = self._batcher.embed(texts, role)
+        # After each batch: what is stored under a digest must be that model's, and the server is
+        # asked in a thousandth of the time of a batch.
         if self._digest_now() != self._digest:
             raise ProviderError(
                 f"{self._place}: the model has changed while it was used",

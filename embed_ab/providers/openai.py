@@ -15,16 +15,10 @@ import httpx
 import numpy as np
 
 from embed_ab.errors import InputError, ProviderError
+from embed_ab.providers.addresses import bearer, is_secret_name, read_base_url, shown
 from embed_ab.providers.base import Embedded, ModelFacts, Role, Usage, Vectors, refuse_fields
 from embed_ab.providers.batching import Answer, Batcher
-from embed_ab.providers.http import (
-    RequestRefused,
-    Server,
-    bearer,
-    is_secret_name,
-    read_base_url,
-    shown,
-)
+from embed_ab.providers.http import RequestRefused, Server
 
 DEFAULT_URL = "https://api.openai.com/v1"
 BATCH_SIZE = 64

@@ -9,6 +9,7 @@ PACKAGE = Path(__file__).parents[2] / "embed_ab"
 
 LAYERS: list[set[str]] = [
     {"errors"},
+    {"providers.addresses"},
     {"providers.http", "providers.threads"},
     {"readers", "providers.base", "formats", "resampling", "search"},
     {"records"},

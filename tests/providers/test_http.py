@@ -13,7 +13,8 @@ from fake_openai import FakeOpenAI, answer, drip, half, hang_up, status
 
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers import http
-from embed_ab.providers.http import RequestRefused, Server, read_base_url, shown
+from embed_ab.providers.addresses import is_secret_name, read_base_url, shown
+from embed_ab.providers.http import RequestRefused, Server
 
 BODY = {"model": "text-embedding-3-small", "input": ["pump"]}
 KEY = "sk-secret-123"
@@ -449,6 +450,30 @@ def test_variables_that_allow_no_connection_are_an_input_error(
     assert variable in caught.value.hint
 
 
+def test_a_proxys_password_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:s3cret/pw@host:80")
+    with pytest.raises(InputError, match="no connection can be made") as caught:
+        server("https://models.example/v1")
+
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_silent_server_is_told_of_while_it_is_waited_for(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_SILENCE_SECONDS", 0.01)
+    caplog.set_level(logging.INFO, "embed_ab")
+    with FakeOpenAI(seconds=0.1) as fake:
+        asked = server(fake.url)
+        asked.post("/embeddings", BODY)
+        asked.post("/embeddings", BODY)
+        asked.close()
+
+    assert caplog.messages == [
+        f"POST {fake.url}/embeddings: no answer yet; it may be loading a model"
+    ]
+
+
 @pytest.mark.parametrize("host", ["a" * 64 + ".example", "models..example", "x" * 300])
 def test_a_host_that_no_lookup_takes_is_an_input_error(host: str) -> None:
     with pytest.raises(InputError, match="OPENAI_BASE_URL is not the address"):
@@ -457,11 +482,11 @@ def test_a_host_that_no_lookup_takes_is_an_input_error(host: str) -> None:
 
 @pytest.mark.parametrize("name", ["api_key", "apiKey", "key", "access_token", "client-secret"])
 def test_names_of_keys_are_known(name: str) -> None:
-    assert http.is_secret_name(name)
+    assert is_secret_name(name)
 
 
 @pytest.mark.parametrize(
     "name", ["truncate_prompt_tokens", "input_type", "keywords", "author", "api-version", "monkey"]
 )
 def test_other_names_are_no_keys(name: str) -> None:
-    assert not http.is_secret_name(name)
+    assert not is_secret_name(name)

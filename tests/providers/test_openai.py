@@ -21,7 +21,7 @@ from embed_ab.providers.embed import CachedVectors, embed_cached, known_facts
 from embed_ab.providers.http import Server
 from embed_ab.providers.mock import MockEmbedder
 from embed_ab.providers.openai import OpenAIEmbedder
-from embed_ab.settings import resolve
+from embed_ab.settings import Settings, resolve
 
 MODEL = "text-embedding-3-small"
 
@@ -312,6 +312,18 @@ def test_a_key_in_an_answer_that_is_an_error_is_masked(store: VectorStore) -> No
         fake.script.append(answer('{"error": {"message": "bad key sk-test"}}'))
         with pytest.raises(ProviderError, match="bad key …"):
             known_facts(embedder(fake.url, "sk-test"), store)
+
+
+@pytest.mark.parametrize("key", ["x", "token"])
+def test_a_key_that_is_part_of_the_servers_words_hides_no_reason(
+    store: VectorStore, key: str
+) -> None:
+    """As dummies for local servers are: "maximum context length is 300 tokens"."""
+    with FakeOpenAI(max_tokens=300, key=key) as fake:
+        found = embed(embedder(fake.url, key), store, ["y" * 1000])
+
+    assert found.n_kept is not None
+    assert found.n_kept.tolist() == [296]
 
 
 def test_a_count_of_tokens_that_no_server_can_mean_is_none() -> None:
@@ -625,6 +637,30 @@ def test_a_server_that_is_down_is_said_before_the_other_model_works(
         commands.compare(settings, on_progress=lambda what, done, total: stages.append(what))
 
     assert stages == []
+
+
+def test_a_server_that_went_down_is_said_first_too_where_a_text_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def settings_of(documents: Mapping[str, str]) -> Settings:
+        folder = evalset(tmp_path / "-".join(documents.values()), documents)
+        flags = {"eval-path": str(folder), "model-a": "mock:char3", "model-b": f"openai:{MODEL}"}
+        return resolve(flags | {"out": str(tmp_path / "out")}, config=None)
+
+    few = {"d1": "pump", "d2": "valve"}
+    with FakeOpenAI() as fake:
+        monkeypatch.setenv("OPENAI_BASE_URL", fake.url)
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        commands.compare(settings_of(few))
+    stages: list[str] = []
+    with pytest.raises(ProviderError, match="no connection"):
+        commands.compare(
+            settings_of(few | {"d3": "gasket"}),
+            on_progress=lambda what, done, total: stages.append(what),
+        )
+    assert stages == []
+    # With nothing new there is nothing to ask.
+    assert commands.compare(settings_of(few | {"d3": "pump"})).exit_code == 0
 
 
 def test_texts_that_the_server_cut_are_said_wherever_a_result_is(
