@@ -443,8 +443,8 @@ def _conventions(options: Options, *, is_sliced: bool) -> dict[str, str]:
     by = {"none": "queries", "gold": "groups of queries with the same best relevant document"}
     return {
         "document text": "title and text joined with one space",
-        "ranking": "score descending, then document id ascending; documents without text are never "
-        "retrieved",
+        "ranking": "score descending, then document id ascending; only run files rank documents "
+        "without text",
         "nDCG": f"gain {gain}, discount log2(rank + 1), ideal order over all judged documents",
         "relevant": f"grade {options.min_grade} or higher; unjudged counts as not relevant",
         "excluded": "queries without a relevant document are left out of the means",
