@@ -176,6 +176,10 @@ def compare_evalset(
         specs["BM25"] = SystemSpec.parse(f"bm25:{settings.bm25}")
     seconds: dict[str, float] = {}
     retrieved: dict[str, systems.Retrieved] = {}
+    shared: dict[str, systems.Retrieved] = {}
+    sides = {label: settings.side("B" if label == "B" else "A") for label in specs}
+    for label, spec in specs.items():
+        systems.check(spec, sides[label])
     needs_store = any(map(systems.embeds, specs.values()))
     folder = cache_folder(os.environ) if settings.cache and needs_store else None
     with _unquoted(settings.redact):
@@ -184,12 +188,13 @@ def compare_evalset(
                 started = time.perf_counter()
                 retrieved[label] = systems.retrieve(
                     spec,
-                    settings.side("B" if label == "B" else "A"),
+                    sides[label],
                     evalset,
                     options.depth,
                     store,
                     on_progress,
                     min_grade=options.min_grade,
+                    shared=shared,
                 )
                 seconds[label] = time.perf_counter() - started
         started = time.perf_counter()
