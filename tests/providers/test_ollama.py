@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -429,3 +430,24 @@ def test_a_comparison_ranks_as_the_vectors_say(
 
     assert code == 0
     assert "overlap of the top 10: Jaccard 1.000, RBO 1.000" in capsys.readouterr().out
+
+
+def test_a_hybrid_gives_its_only_model_the_prompt_and_tells_of_it(
+    fake: FakeOllama, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """40 queries and 40 documents are embedded; BM25 beside it has no prompt and no vectors."""
+    monkeypatch.setenv("OLLAMA_HOST", fake.address)
+    words = ["compare", str(DEMO), "-a", "rrf(ollama:all-minilm, bm25:auto)", "-b", "bm25:auto"]
+    words += ["--a-query-prompt", "query: ", "--a-price-per-million-tokens", "2", "--no-cache"]
+
+    assert cli.main([*words, "--out", str(tmp_path)]) == 0
+
+    result = json.loads((tmp_path / "result.json").read_text("utf-8"))
+    system, measured = result["systems"][0], result["measured"]
+    assert (system["query_prompt"], system["document_prompt"]) == ("query: ", "")
+    assert system["dimension"] == system["bytes_per_vector"] / 4 > 0
+    assert "query prompt 'query: '" in system["details"]["system 1"]
+    assert system["details"]["system 2"] == "bm25:auto"
+    assert measured["texts_embedded"]["A"] == 80
+    assert measured["price"]["A"] == measured["tokens"]["A"] * 2 / 1e6 > 0
+    assert measured["query_ms"]["A"]["n"] == 20
