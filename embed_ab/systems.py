@@ -249,7 +249,8 @@ def retrieve(
 ) -> Retrieved:
     """Rank the documents of the set for every query, `depth` deep.
 
-    shared: constituents retrieved so far, also for other systems of this set; takes in new ones.
+    shared: constituents retrieved so far, also for other systems of this set; takes in new ones,
+        but none of those inside a constituent, whose texts would be counted twice.
     Raises: InputError, ProviderError.
     """
     depth = min(depth, len(evalset.document_ids))
@@ -267,7 +268,6 @@ def retrieve(
                     store,
                     on_progress,
                     min_grade=min_grade,
-                    shared=found,
                     clock=clock,
                 )
             return found[key]

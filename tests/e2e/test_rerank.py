@@ -12,8 +12,10 @@ from fake_reranker import FakeReranker, fake_score
 from embed_ab.cli import main
 from embed_ab.commands import reranking
 from embed_ab.errors import InputError
+from embed_ab.evalset import load
+from embed_ab.providers.cache import VectorStore
 from embed_ab.system_spec import SystemSpec
-from embed_ab.systems import Side
+from embed_ab.systems import Retrieved, Side, retrieve
 
 DOCUMENTS = {
     "d1": "the pump starts by hand",
@@ -69,6 +71,9 @@ RIGHT = {
     "q3": {"d1": 0.1, "d2": 0.2, "d4": 0.9, "d3": 5.0},
     "q4": {"d3": 0.1, "d2": 0.2, "d4": 0.3},
 }
+
+
+ALL = {query: dict.fromkeys(DOCUMENTS, 1.0) for query in QUERIES}
 
 
 def run(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
@@ -266,3 +271,25 @@ def test_a_first_stage_as_a_has_the_same_candidates(folder: Path, first: str) ->
 
     found = json.loads((out / "result.json").read_text("utf-8"))["candidates"]
     assert (found["depth"], found["same_for_a"]) == (2, True)
+
+
+def test_the_first_stage_is_retrieved_once_for_both_sides(folder: Path) -> None:
+    evalset = load(folder, no_positive="exclude")
+    shared: dict[str, Retrieved] = {}
+    store = VectorStore.open(None)
+
+    a, b = (
+        retrieve(
+            SystemSpec.parse(f"rerank(mock:word, {by}; depth=2)"),
+            Side(),
+            evalset,
+            3,
+            store,
+            lambda *_: None,
+            shared=shared,
+        )
+        for by in ("none", scores_of(folder, ALL))
+    )
+    store.close()
+
+    assert a.system.parts[0] is b.system.parts[0]
