@@ -306,6 +306,9 @@ def _retrieve_all(
     options = settings.options()
     seconds: dict[str, float] = {}
     retrieved: dict[str, systems.Retrieved] = {}
+    shared: dict[str, systems.Retrieved] = {}
+    for label, spec in specs.items():
+        systems.check(spec, sides[label])
     needs_store = any(map(systems.embeds, specs.values()))
     folder = cache_folder(os.environ) if settings.cache and needs_store else None
     with closing(VectorStore.open(folder)) as store:
@@ -322,6 +325,7 @@ def _retrieve_all(
                 store,
                 on_progress,
                 min_grade=options.min_grade,
+                shared=shared,
             )
             seconds[label] = time.perf_counter() - started
     return retrieved, seconds

@@ -192,7 +192,8 @@ class Settings(BaseModel):
     model_a: Spec | None = _setting(
         None,
         "System A, the one in use: st:NAME, ollama:NAME, openai:NAME, vectors:FILE, run:FILE, "
-        "bm25:TOKENS, mock:NAME; or rrf(SYSTEM, SYSTEM), blend(SYSTEM, SYSTEM; weights=0.7,0.3).",
+        "bm25:TOKENS, mock:NAME; or rrf(SYSTEM, SYSTEM), blend(SYSTEM, SYSTEM; weights=0.7,0.3), "
+        "rerank(SYSTEM, ce:NAME).",
         group="Systems",
     )
     model_b: Spec | None = _setting(None, "System B, the candidate.", group="Systems")

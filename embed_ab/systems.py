@@ -18,7 +18,7 @@ from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import Origin, System, Truncation
 from embed_ab.providers import mock, ollama, vectors
-from embed_ab.providers.base import Embedder, ModelFacts, Role, Vectors
+from embed_ab.providers.base import Embedder, ModelFacts, Reranker, Role, Vectors
 from embed_ab.providers.cache import VectorStore
 from embed_ab.providers.cross_encoder import CrossEncoderReranker
 from embed_ab.providers.embed import CachedVectors, embed_cached, known_facts
@@ -152,27 +152,9 @@ def embeds(spec: SystemSpec) -> bool:
     return any(leaf.provider in EMBEDDERS for leaf in spec.leaves)
 
 
-Rerank = Callable[[SystemSpec, Side, Evalset, Run, OnProgress], Reranked]
-"""Called with the reranker and what to reorder; returns the same documents in its own order."""
-
-
-def _by_none(
-    spec: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
-) -> Reranked:
-    return rerankers.by_none(str(spec), candidates)
-
-
-def _by_scores(
-    spec: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
-) -> Reranked:
-    return rerankers.by_file(str(spec), vectors.path_of(spec.name), evalset, candidates)
-
-
-def _by_cross_encoder(
-    spec: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
-) -> Reranked:
+def _cross_encoder(spec: SystemSpec, side: Side) -> Reranker:
     batch_size = spec.number("batch_size")
-    reranker = CrossEncoderReranker(
+    return CrossEncoderReranker(
         spec.name,
         revision=spec.options.get("revision"),
         max_length=spec.number("max_length"),
@@ -183,16 +165,10 @@ def _by_cross_encoder(
         offline=side.offline,
         **({"batch_size": batch_size} if batch_size else {}),
     )
-    is_pinned = _is_pinned(spec)
-    return rerankers.by_model(
-        str(spec), reranker, evalset, candidates, on_progress, is_pinned=is_pinned
-    )
 
 
-def _by_server(
-    spec: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
-) -> Reranked:
-    reranker = HttpReranker(
+def _served_reranker(spec: SystemSpec, side: Side) -> Reranker:
+    return HttpReranker(
         spec.name,
         os.environ,
         shape=spec.options.get("shape", "jina"),
@@ -200,15 +176,42 @@ def _by_server(
         concurrency=side.concurrency,
         truncate=side.truncate,
     )
-    return rerankers.by_model(str(spec), reranker, evalset, candidates, on_progress)
 
 
-RERANKERS: dict[str, Rerank] = {
-    "none": _by_none,
-    "ce": _by_cross_encoder,
-    "http": _by_server,
-    "scores": _by_scores,
+RERANKERS: dict[str, Callable[[SystemSpec, Side], Reranker]] = {
+    "ce": _cross_encoder,
+    "http": _served_reranker,
 }
+"""How to make a reranker that reads texts; `none` and given scores read none."""
+
+
+def check(spec: SystemSpec, side: Side) -> None:
+    """Raise InputError for a reranker that cannot be made, before a first stage costs time."""
+    for leaf in spec.leaves:
+        if leaf.provider in RERANKERS:
+            RERANKERS[leaf.provider](leaf, side)
+        elif leaf.provider == "scores" and not vectors.path_of(leaf.name).is_file():
+            raise InputError(
+                f"{leaf}: there is no such file", hint="Name a file of query, document and score."
+            )
+
+
+def reordered(
+    spec: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
+) -> Reranked:
+    """Return the candidates in the order of a reranker. Raises: InputError, ProviderError."""
+    if spec.provider == "none":
+        return rerankers.by_none(str(spec), candidates)
+    if spec.provider == "scores":
+        return rerankers.by_file(str(spec), vectors.path_of(spec.name), evalset, candidates)
+    return rerankers.by_model(
+        str(spec),
+        RERANKERS[spec.provider](spec, side),
+        evalset,
+        candidates,
+        on_progress,
+        is_pinned=_is_pinned(spec),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,18 +245,21 @@ def retrieve(
     on_progress: OnProgress,
     *,
     min_grade: int = 1,
+    shared: dict[str, Retrieved] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Retrieved:
     """Rank the documents of the set for every query, `depth` deep.
 
+    shared: constituents retrieved so far, also for other systems of this set; takes in new ones,
+        but none of those inside a constituent, whose texts would be counted twice.
     Raises: InputError, ProviderError.
     """
     depth = min(depth, len(evalset.document_ids))
     if spec.systems:
-        found: dict[str, Retrieved] = {}  # a constituent that stands twice is retrieved once
+        found = {} if shared is None else shared  # what stands twice is retrieved once
 
         def constituent(part: SystemSpec, depth: int) -> Retrieved:
-            key = f"{depth} {part}"
+            key = f"{depth} {part} {side}"
             if key not in found:
                 found[key] = retrieve(
                     part,
@@ -379,8 +385,7 @@ def _joined(
     runs = [part.system.run for part in parts]
     if spec.reranker is not None:
         candidates = runs[0].cut(at)
-        rerank = RERANKERS[spec.reranker.provider]
-        reranked = rerank(spec.reranker, side, evalset, candidates, on_progress)
+        reranked = reordered(spec.reranker, side, evalset, candidates, on_progress)
         how = {"reranked": f"the first {at:,} documents, by {spec.reranker}"}
         if spec.reranker.provider != "none":
             parts.append(Retrieved(system=System(run=reranked.run, origin=reranked.origin)))

@@ -156,6 +156,8 @@ def test_a_comment_key_is_a_plain_word(workspace: Path, key: str) -> None:
         ("runs", "/tmp"),
         ("config", "../settings.yml"),
         ("config", "/etc/passwd"),
+        ("model_b", "rerank(bm25:auto, scores:../scores.tsv)"),
+        ("model_b", "rerank(bm25:auto, ce:../model)"),
         ("model_b", "st:../model"),
         ("model_b", "st:/tmp"),
         ("model_b", "st:~/model"),

@@ -321,6 +321,8 @@ def settings(**given: Any) -> Settings:
         ({"model-a": "st:owner/a", "model-b": "st:owner/a,dim=2"}, [("owner/a", ("main",))]),
         ({"model-a": "st:a/a", "model-b": "st:a/a,revision=v2"}, [("a/a", ("main", "v2"))]),
         ({"model-a": "rrf(bm25:auto, blend(st:b/c, bm25:word))"}, [("b/c", ("main",))]),
+        ({"model-b": "rerank(st:a/a, ce:c/d)"}, [("a/a", ("main",)), ("c/d", ("main",))]),
+        ({"model-b": "rerank(bm25:auto, ce:mini)"}, [("cross-encoder/mini", ("main",))]),
         ({"model-a": "st:no/such/folder"}, []),
         ({"model-a": "st:./here"}, []),
     ],
