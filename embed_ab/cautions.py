@@ -305,7 +305,7 @@ def _batch_mismatch(e: Evidence) -> Iterator[Caution]:
 
 
 def _other_chunking(e: Evidence) -> Iterator[Caution]:
-    for side, system in e.sides:
+    for side, system in e.leaves:
         share = system.origin.unknown_share
         if share > 0.5:
             yield Caution(

@@ -186,13 +186,13 @@ RERANKERS: dict[str, Callable[[SystemSpec, Side], Reranker]] = {
 
 
 def check(spec: SystemSpec, side: Side) -> None:
-    """Raise InputError for a reranker that cannot be made, before a first stage costs time."""
+    """Raise InputError for what cannot be had, before another system costs time."""
     for leaf in spec.leaves:
         if leaf.provider in RERANKERS:
             RERANKERS[leaf.provider](leaf, side)
-        elif leaf.provider == "scores" and not vectors.path_of(leaf.name).is_file():
+        elif PROVIDERS[leaf.provider].reads_file and not vectors.path_of(leaf.name).exists():
             raise InputError(
-                f"{leaf}: there is no such file", hint="Name a file of query, document and score."
+                f"{leaf}: no such file or folder", hint="Check the path after the colon."
             )
 
 

@@ -10,8 +10,10 @@ import jsonschema
 import pytest
 import yaml
 
+from embed_ab import commands
 from embed_ab.cli import main
-from embed_ab.settings import file_schema
+from embed_ab.errors import InputError
+from embed_ab.settings import file_schema, resolve
 
 
 @pytest.fixture
@@ -208,3 +210,24 @@ def test_a_wrong_system_is_an_input_error(
     printed = capsys.readouterr().err
     assert said in printed
     assert "hint: " in printed
+
+
+@pytest.mark.parametrize(
+    "missing", ["run:no.trec", "vectors:no.npz", "rrf(run:no.trec, bm25:auto)"]
+)
+def test_a_file_that_is_missing_is_said_before_the_other_system_works(missing: str) -> None:
+    flags = {
+        "eval-path": str(commands.demo_folder("en")),
+        "model-a": "mock:char3",
+        "model-b": missing,
+        "cache": False,
+    }
+    stages: list[str] = []
+
+    with pytest.raises(InputError, match="no such file or folder"):
+        commands.compare(
+            resolve(flags, config=None),
+            on_progress=lambda what, done, total: stages.append(what),
+        )
+
+    assert stages == []

@@ -189,7 +189,7 @@ def test_two_rerankers_of_one_first_stage(folder: Path, first: str) -> None:
         (["--expect", "x"], "--expect is for --fixture"),
         (["--first-stage", "mock:word", "-b", "http:x"], "RERANK_BASE_URL is not set"),
         (["--first-stage", "mock:word", "-b", "http:x,shape=bge"], "shape=bge is not known"),
-        (["--first-stage", "mock:word", "-b", "scores:no.tsv"], "scores:no.tsv: there is no such"),
+        (["--first-stage", "mock:word", "-b", "scores:no.tsv"], "scores:no.tsv: no such file"),
         (["--first-stage", "mock:word", "-b", "ce:./no"], "./no: there is no such folder"),
     ],
 )
