@@ -42,7 +42,7 @@ from embed_ab.matrix import LABELS, Matrix, compare_all
 from embed_ab.matrix import redacted as redacted_matrix
 from embed_ab.metrics import Metric
 from embed_ab.origin import System
-from embed_ab.providers.base import Role
+from embed_ab.providers.base import Embedder, Role
 from embed_ab.providers.cache import StoreInfo, VectorStore, cache_folder, clear_store
 from embed_ab.records import is_blank
 from embed_ab.result import Comparison, Measured, Wait, redacted
@@ -307,6 +307,7 @@ def _retrieve_all(
     seconds: dict[str, float] = {}
     retrieved: dict[str, systems.Retrieved] = {}
     shared: dict[str, systems.Retrieved] = {}
+    contacted: dict[str, Embedder] = {}
     for label, spec in specs.items():
         systems.check(spec, sides[label])
     needs_store = any(map(systems.embeds, specs.values()))
@@ -314,7 +315,7 @@ def _retrieve_all(
     with closing(VectorStore.open(folder)) as store:
         for label, spec in specs.items():
             # A server that is down is said before a model here has worked for an hour.
-            systems.contact(spec, sides[label], evalset, store)
+            systems.contact(spec, sides[label], evalset, store, contacted)
         for label, spec in specs.items():
             started = time.perf_counter()
             retrieved[label] = systems.retrieve(
@@ -326,6 +327,7 @@ def _retrieve_all(
                 on_progress,
                 min_grade=options.min_grade,
                 shared=shared,
+                contacted=contacted,
             )
             seconds[label] = time.perf_counter() - started
     return retrieved, seconds

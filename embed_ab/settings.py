@@ -89,7 +89,9 @@ def _object(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
+        found = json.loads(value)
+        json.dumps(found, allow_nan=False)
+        return found
     except (ValueError, RecursionError):
         raise ValueError('Input should be a JSON object, such as {"input_type": "query"}') from None
 
@@ -253,10 +255,10 @@ class Settings(BaseModel):
         False, "Let B load weights in pickle format.", group="Models", not_in_file=True
     )
     a_price_per_million_tokens: Price | None = _setting(
-        None, "What a million tokens of A cost, in any currency.", group="Models", ge=0
+        None, "What a million tokens of A cost, in any currency.", group="Models", ge=0, le=1e9
     )
     b_price_per_million_tokens: Price | None = _setting(
-        None, "What a million tokens of B cost.", group="Models", ge=0
+        None, "What a million tokens of B cost.", group="Models", ge=0, le=1e9
     )
     offline: bool = _setting(False, "Never ask the model hub.", group="Models")
     concurrency: Whole = _setting(4, "Requests to a server at once.", group="Models", ge=1, le=64)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -246,12 +247,14 @@ def retrieve(
     *,
     min_grade: int = 1,
     shared: dict[str, Retrieved] | None = None,
+    contacted: Mapping[str, Embedder] = MappingProxyType({}),
     clock: Callable[[], float] = time.perf_counter,
 ) -> Retrieved:
     """Rank the documents of the set for every query, `depth` deep.
 
     shared: constituents retrieved so far, also for other systems of this set; takes in new ones,
         but none of those inside a constituent, whose texts would be counted twice.
+    contacted: embedders of servers, as `contact` left them.
     Raises: InputError, ProviderError.
     """
     depth = min(depth, len(evalset.document_ids))
@@ -269,6 +272,7 @@ def retrieve(
                     store,
                     on_progress,
                     min_grade=min_grade,
+                    contacted=contacted,
                     clock=clock,
                 )
             return found[key]
@@ -292,7 +296,7 @@ def retrieve(
         nothing = np.zeros(len(evalset.document_ids), dtype=np.bool_)
         return Retrieved(system=System(run=run, origin=Origin(system=str(spec)), is_cut=nothing))
 
-    embedder = EMBEDDERS[spec.provider](spec, side)
+    embedder = contacted.get(f"{spec} {side}") or EMBEDDERS[spec.provider](spec, side)
     before = _probe(embedder, store) if provider.is_model else None
 
     def vectors_of(
@@ -345,15 +349,22 @@ def retrieve(
     )
 
 
-def contact(spec: SystemSpec, side: Side, evalset: Evalset, store: VectorStore) -> None:
+def contact(
+    spec: SystemSpec,
+    side: Side,
+    evalset: Evalset,
+    store: VectorStore,
+    contacted: dict[str, Embedder],
+) -> None:
     """Ask the servers of a system for a first vector, where the store does not have them all.
 
+    contacted: takes in the embedders, for `retrieve`: a server that has answered is trusted more.
     Raises: ProviderError for one that is down or lacks the model.
     """
     for leaf in spec.leaves:
         if not PROVIDERS[leaf.provider].is_served or leaf.provider not in EMBEDDERS:
             continue
-        embedder = EMBEDDERS[leaf.provider](leaf, side)
+        embedder = contacted[f"{leaf} {side}"] = EMBEDDERS[leaf.provider](leaf, side)
         facts = store.facts(embedder.fingerprint, embedder.prompts)
         if facts is None:
             known_facts(embedder, store)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from html import escape
 from ipaddress import ip_address
 from urllib.parse import quote
+from urllib.request import getproxies
 
 import httpx
 
@@ -28,9 +31,10 @@ def read_base_url(text: str, variable: str) -> httpx.URL:
     text = text.strip()
     try:
         url = httpx.URL(text if "://" in text else f"http://{text}")
+        host = url.host  # decoded here, which can fail
     except (httpx.InvalidURL, ValueError):
-        url = httpx.URL("")
-    if url.scheme not in ("http", "https") or not _is_host(url.host) or (url.port or 0) > 65535:
+        url, host = httpx.URL(""), ""
+    if url.scheme not in ("http", "https") or not _is_host(host) or (url.port or 0) > 65535:
         raise InputError(
             f"{variable} is not the address of a server",
             hint=f"Write {variable}=http://localhost:8000.",
@@ -88,16 +92,22 @@ def shown(url: httpx.URL) -> str:
 
 
 def secrets_of(url: httpx.URL, headers: Mapping[str, str]) -> list[str]:
-    """Return what must not show: keys in headers, the password and the parameters of an address.
+    """Return what must not show: keys in headers, passwords and parameters of addresses.
 
-    Each as it is and as it is sent; the longest first, because one may hold another.
+    Of the proxies too that the environment names. Each as it is, as it is sent and as a page shows
+    it; the longest first, because one may hold another.
     """
     found = {value.split()[-1] for value in headers.values() if value.strip()}
-    if url.password:
-        user = f"{url.username}:{url.password}".encode()
-        found |= {url.password, base64.b64encode(user).decode()}
+    addresses = [url]
+    for proxy in getproxies().values():
+        with suppress(httpx.InvalidURL, ValueError):
+            addresses.append(httpx.URL(proxy))
+    for address in addresses:
+        if address.password:
+            user = f"{address.username}:{address.password}".encode()
+            found |= {address.password, base64.b64encode(user).decode()}
     for name, value in url.params.multi_items():
         if name != "api-version" and len(value) > 3:  # a shorter one would make holes in words
             found.add(value)
-    found |= {quote(text, safe="") for text in found}
+    found |= {form(text) for text in found for form in (lambda text: quote(text, safe=""), escape)}
     return sorted(found - {""}, key=len, reverse=True)

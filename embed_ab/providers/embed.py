@@ -189,6 +189,9 @@ def _sound(
         fault = f"{n_vectors} vectors came back for {len(ids)} texts ({place})"
     elif vectors.shape[1] != dimension and len(embedded.faults) < len(ids):
         fault = f"the vectors of {place} have {vectors.shape[1]} dimensions, not {dimension}"
+        hint = (
+            "Another model may answer under that name now: `embed-ab cache clear`, and run again."
+        )
     else:
         is_finite = np.asarray(np.isfinite(vectors).all(axis=1))
         is_sound = is_finite & np.any(vectors, axis=1)

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from html import unescape
 from typing import Any
 
 import httpx
@@ -31,6 +32,7 @@ MAX_WAIT_SECONDS = 600.0  # a longer Retry-After is a quota of hours, and ends t
 MAX_ANSWER_BYTES = 256 * 2**20
 _MAX_ERROR_BYTES = 64 * 2**10
 _MAX_SAID = 300
+_ENCODINGS = frozenset({"identity", "gzip", "deflate"})
 _MAX_REDIRECTS = 3
 _RETRIED = frozenset({408, 425, 429, *range(500, 600)})
 _AGAIN_HINT = "Run the same command again later: what is done is kept."
@@ -121,7 +123,7 @@ class Server:
         own_host = f"[{self.base_url.host}]" if ":" in self.base_url.host else self.base_url.host
         try:
             client = httpx.Client(
-                headers=dict(headers or {}),
+                headers={"Accept-Encoding": "gzip", **(headers or {})},
                 timeout=httpx.Timeout(total_seconds, connect=connect_seconds, pool=None),
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
                 transport=transport,
@@ -152,7 +154,7 @@ class Server:
         )
         self._once = once
         self._transport = RetryTransport(
-            once, _Waits(sleep=sleep, jitter=jitter, place=shown(self.base_url))
+            once, _Waits(sleep=sleep, jitter=jitter, place=shown(self.base_url), mask=once.masked)
         )
 
     def close(self) -> None:
@@ -210,6 +212,7 @@ class _Waits(Retry):
         sleep: Callable[[float], None],
         jitter: Callable[[], float],
         place: str = "",
+        mask: Callable[[str], str] = str,
         attempts_made: int = 0,
     ) -> None:
         super().__init__(
@@ -222,12 +225,14 @@ class _Waits(Retry):
         self._sleep = sleep
         self._jitter = jitter
         self._place = place
+        self._mask = mask
 
     def increment(self) -> _Waits:
         return _Waits(
             sleep=self._sleep,
             jitter=self._jitter,
             place=self._place,
+            mask=self._mask,
             attempts_made=self.attempts_made + 1,
         )
 
@@ -242,7 +247,8 @@ class _Waits(Retry):
             else _reason(response)
         )
         next_try = self.attempts_made + 1
-        _LOG.info("%s: %s; try %d of %d in %.0f s", self._place, failed, next_try, TRIES, wait)
+        told = self._mask(failed), next_try, TRIES, wait
+        _LOG.info("%s: %s; try %d of %d in %.0f s", self._place, *told)
         self._sleep(wait)
 
     def asked_wait(self, response: httpx.Response) -> float:
@@ -307,7 +313,7 @@ class _Once(httpx.BaseTransport):
 
     def said(self, response: httpx.Response) -> str:
         """Return what the server wrote, on one line, bounded, without our keys."""
-        return self.masked(_said(response))
+        return self.masked(_words(response))
 
     def masked(self, text: str) -> str:
         """Return a text on one line, bounded, without our keys."""
@@ -317,18 +323,18 @@ class _Once(httpx.BaseTransport):
 
     def _refuse(self, request: httpx.Request, response: httpx.Response) -> None:
         """Raise RequestRefused unless a pause may heal."""
-        status, words = response.status_code, _said(response)
+        status, words = response.status_code, _words(response)
         hint = self._hints.get(status, "")
         answered = _answered(request, response)
         if "location" in response.headers and response.is_redirect:
-            target = _target(request, response)
+            target = self.masked(_target(request, response))
             answered += f" and points to {target}, where keys do not follow"
             hint = "Give the final address of the server as its base URL."
         wait = _Waits(sleep=time.sleep, jitter=random.random).asked_wait(response)
         if wait > MAX_WAIT_SECONDS:
             answered += f" and asks to wait {wait:.0f} seconds"
             hint = _AGAIN_HINT
-        elif "insufficient_quota" in response.text:
+        elif b"insufficient_quota" in response.content:
             hint = "The account has no credit left."
         elif status in _RETRIED and not (
             status in _SPEAKS_OF_SIZE and (_TOO_LONG.search(words) or _NAN.search(words))
@@ -382,7 +388,13 @@ class _Once(httpx.BaseTransport):
             timeout = request.extensions["timeout"]
             request.extensions = {"timeout": timeout, "trace": trace}
             started = self._clock()
-            with closing(self._client.send(request, stream=True)) as reply:
+            try:
+                reply = self._client.send(request, stream=True)
+            except UnicodeError:  # the name of a host, which no lookup would take
+                raise httpx.RemoteProtocolError(
+                    "points to an address that is none", request=request
+                ) from None
+            with closing(reply):
                 response = _read(reply)
             response.extensions["seconds"] = self._clock() - started
             onward = reply.next_request
@@ -403,6 +415,9 @@ class _NotJson(httpx.DecodingError):
 
 def _read(reply: httpx.Response) -> httpx.Response:
     """Return a response that holds its content, which is cut for errors and bounded for answers."""
+    if reply.headers.get("Content-Encoding", "identity").lower() not in _ENCODINGS:
+        # One after the other, or another one, may make gigabytes of a few bytes at once.
+        raise ProviderError(f"{_place(reply.request)}: the answer is compressed in a strange way")
     limit = MAX_ANSWER_BYTES if reply.is_success else _MAX_ERROR_BYTES
     content = bytearray()
     for piece in reply.iter_bytes():
@@ -439,25 +454,23 @@ def _object(response: httpx.Response, list_name: str) -> dict[str, Any]:
     return answer
 
 
-def _said(response: httpx.Response) -> str:
+def _words(response: httpx.Response) -> str:
     """The server's own words: the message in its JSON, the title of its page, or its text."""
-    text = response.text
+    # In UTF-8, whatever is announced: some names of encodings are no encodings of text.
+    text = response.content[:_MAX_ERROR_BYTES].decode("utf-8", "replace")
     try:
         found: Any = json.loads(text)
     except (ValueError, RecursionError):
         if title := re.search(r"<title[^>]*>([^<]{1,300})", text, re.IGNORECASE):
-            text = title[1]
-        elif "<html" in text[:1000].lower():
-            text = ""
-    else:
-        for _ in range(4):
-            if isinstance(found, list) and found:
-                found = found[0]
-            elif isinstance(found, dict):
-                names = ("error", "message", "detail", "msg", "errors", "error_message")
-                found = next((found[name] for name in names if found.get(name)), "")
-        text = found if isinstance(found, str) else ""
-    return text[: 4 * _MAX_SAID]
+            return unescape(title[1])
+        return "" if "<html" in text[:1000].lower() else text
+    for _ in range(4):
+        if isinstance(found, list) and found:
+            found = found[0]
+        elif isinstance(found, dict):
+            names = ("error", "message", "detail", "msg", "errors", "error_message")
+            found = next((found[name] for name in names if found.get(name)), "")
+    return found if isinstance(found, str) else ""
 
 
 def _place(request: httpx.Request) -> str:

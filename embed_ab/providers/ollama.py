@@ -151,12 +151,15 @@ class OllamaEmbedder:
             "quantisation": said.get("quantization_level"),
             "server": f"Ollama {self._version}",
         }
+        # By trying: models with a dense layer at their end say another length.
+        dimension = self._send([_PROBE], "document").vectors.shape[1]
+        context = self._context
+        self._check_unmoved()
         return ModelFacts(
-            # By trying: models with a dense layer at their end say another length.
-            dimension=self._send([_PROBE], "document").vectors.shape[1],
+            dimension=dimension,
             query_prompt=self.query_prompt or "",
             document_prompt=self.document_prompt or "",
-            max_length=self._context,
+            max_length=context,
             revision=self._digest,
             details={title: _word(value) for title, value in titles.items() if _word(value)},
         )
@@ -167,13 +170,9 @@ class OllamaEmbedder:
         Raises: ProviderError, also where the name came to mean another model meanwhile.
         """
         embedded = self._batcher.embed(texts, role)
-        # After each batch: what is stored under a digest must be that model's, and the server is
-        # asked in a thousandth of the time of a batch.
-        if self._digest_now() != self._digest:
-            raise ProviderError(
-                f"{self._place}: the model has changed while it was used",
-                hint="Run the same command again: what the model before made is not used.",
-            )
+        # After each batch: what is stored under a digest must be that model's, and to ask for it
+        # takes a small part of the time of a batch.
+        self._check_unmoved()
         return embedded
 
     @cached_property
@@ -193,6 +192,13 @@ class OllamaEmbedder:
     @cached_property
     def _digest(self) -> str:
         return self._digest_now()
+
+    def _check_unmoved(self) -> None:
+        if self._digest_now() != self._digest:
+            raise ProviderError(
+                f"{self._place}: the model has changed while it was used",
+                hint="Run the same command again: what the model before made is not used.",
+            )
 
     def _digest_now(self) -> str:
         """Digest of the model that the name means now."""

@@ -156,7 +156,7 @@ class OpenAIEmbedder:
             )
         reported = reply.get("model")
         is_name = isinstance(reported, str) and reported.isprintable() and reported
-        return vectors, str(reported)[:100] if is_name else self.name
+        return vectors, self._server.masked(str(reported))[:100] if is_name else self.name
 
     def _send(self, texts: Sequence[str], role: Role) -> Answer:
         reply, seconds = self._ask(texts, role)

@@ -332,6 +332,80 @@ def test_a_key_that_the_server_repeats_is_masked() -> None:
     assert "Incorrect API key provided: Bearer …" in str(caught.value)
 
 
+def test_a_key_in_the_address_of_a_redirect_is_masked() -> None:
+    with FakeOpenAI() as fake:
+        fake.script.append(status(302, Location=f"http://evil.example/login/{KEY}"))
+        with pytest.raises(RequestRefused, match=r"points to http://evil\.example/login/…"):
+            ask(fake)
+
+
+def test_a_key_in_a_content_type_is_masked_while_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "embed_ab")
+    with FakeOpenAI() as fake:
+        asked = server(fake.url)
+        asked.post("/embeddings", BODY)
+        fake.script.append(answer("x", KEY))
+        asked.post("/embeddings", BODY)
+        asked.close()
+
+    assert len(caplog.messages) == 1
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<title>bad key k/a&amp;b+c/1</title>",
+        '{"error": "' + " " * 1195 + 'k/a&b+c/1"}',
+        "bad key k%2Fa%26b%2Bc%2F1",
+    ],
+)
+def test_a_key_is_masked_in_every_form_and_before_words_are_cut(page: str) -> None:
+    with FakeOpenAI() as fake:
+        asked = Server(fake.url, headers={"Authorization": "Bearer k/a&b+c/1"})
+        fake.script.append(answer(page, "text/html", 403))
+        with pytest.raises(RequestRefused) as caught:
+            asked.post("/embeddings", BODY)
+
+    assert caught.value.said.removeprefix("bad key ") == "…"
+
+
+def test_credentials_of_a_proxy_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://user:pass99@127.0.0.1:1")
+    with FakeOpenAI() as fake:
+        fake.script.append(status(400, "dXNlcjpwYXNzOTk= is pass99"))  # user:pass99
+        with pytest.raises(RequestRefused) as caught:
+            ask(fake)
+
+    assert caught.value.said == "… is …"
+
+
+@pytest.mark.parametrize("coding", ["gzip, gzip", "br", "zstd"])
+def test_an_answer_that_could_unpack_without_bound_is_refused(coding: str) -> None:
+    transport = httpx.MockTransport(
+        lambda request: httpx.Response(
+            200, headers={"Content-Encoding": coding}, stream=httpx.ByteStream(b"x")
+        )
+    )
+    with pytest.raises(ProviderError, match="compressed in a strange way"):
+        server("http://h/v1", transport=transport).post("/e", BODY)
+
+
+@pytest.mark.parametrize("charset", ["rot13", "base64_codec", "idna", "undefined", "no-such"])
+def test_a_strange_charset_of_an_error_is_no_crash(charset: str) -> None:
+    with FakeOpenAI() as fake:
+        fake.script.append(answer(b'{"error":"x \xff no"}', f"text/html; charset={charset}", 400))
+        with pytest.raises(RequestRefused, match="x \N{REPLACEMENT CHARACTER} no"):
+            ask(fake)
+
+
+def test_a_redirect_to_no_host_is_an_error_and_no_crash() -> None:
+    with FakeOpenAI() as fake:
+        fake.script.append(status(307, Location="http://xn--/"))
+        with pytest.raises(ProviderError, match="an address that is none"):
+            ask(fake)
+
+
 def test_the_servers_words_can_be_left_out() -> None:
     with FakeOpenAI() as fake:
         fake.script.append(status(400, "your text: pump"))
@@ -474,7 +548,7 @@ def test_a_silent_server_is_told_of_while_it_is_waited_for(
     ]
 
 
-@pytest.mark.parametrize("host", ["a" * 64 + ".example", "models..example", "x" * 300])
+@pytest.mark.parametrize("host", ["a" * 64 + ".example", "models..example", "x" * 300, "xn--"])
 def test_a_host_that_no_lookup_takes_is_an_input_error(host: str) -> None:
     with pytest.raises(InputError, match="OPENAI_BASE_URL is not the address"):
         read_base_url(f"http://{host}/v1", "OPENAI_BASE_URL")

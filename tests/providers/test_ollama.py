@@ -16,7 +16,7 @@ from fake_ollama import FakeOllama, Model, Reply, running
 from embed_ab import cli
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers.cache import VectorStore
-from embed_ab.providers.embed import CachedVectors, embed_cached
+from embed_ab.providers.embed import CachedVectors, embed_cached, known_facts
 from embed_ab.providers.http import RequestRefused, Server
 from embed_ab.providers.mock import MockEmbedder
 from embed_ab.providers.ollama import OllamaEmbedder, base_url
@@ -494,3 +494,17 @@ def test_a_hybrid_gives_its_only_model_the_prompt_and_tells_of_it(
     assert measured["texts_embedded"]["A"] == 80
     assert measured["price"]["A"] == measured["tokens"]["A"] * 2 / 1e6 > 0
     assert measured["query_ms"]["A"]["n"] == 20
+
+
+def test_a_tag_that_moves_at_the_first_contact_leaves_nothing_behind(
+    fake: FakeOllama, embedder: Any
+) -> None:
+    store = VectorStore.open(None)
+    model = embedder()
+    _ = model.fingerprint
+    fake.models["all-minilm:latest"] = Model(digest="cd" * 32, dimension=16)
+
+    with pytest.raises(ProviderError, match="has changed while it was used"):
+        known_facts(model, store)
+    assert store.facts(model.fingerprint, model.prompts) is None
+    store.close()

@@ -326,6 +326,37 @@ def test_a_key_that_is_part_of_the_servers_words_hides_no_reason(
     assert found.n_kept.tolist() == [296]
 
 
+def test_a_key_in_the_name_of_the_model_that_answered_is_masked(store: VectorStore) -> None:
+    def named(handler: Any) -> None:
+        handler.reply["model"] = "m sk-test"
+
+    with FakeOpenAI() as fake:
+        fake.script.append(named)
+        facts = known_facts(embedder(fake.url, "sk-test"), store)
+
+    assert facts.details["model that answered"] == "m …"
+
+
+def test_a_connection_that_breaks_after_the_first_contact_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Server.__init__, "__kwdefaults__", _at_once(Server))
+    folder = evalset(tmp_path / "set", {"d1": "pump", "d2": "valve"})
+    with FakeOpenAI() as fake:
+        monkeypatch.setenv("OPENAI_BASE_URL", fake.url)
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        fake.script.extend([lambda handler: None, hang_up])  # the first contact, and what follows
+        flags = {"eval-path": str(folder), "model-a": "mock:char3", "model-b": f"openai:{MODEL}"}
+        finished = commands.compare(resolve(flags | {"out": str(tmp_path)}, config=None))
+
+    assert finished.exit_code == 0
+
+
+def _at_once(kind: type[Server]) -> dict[str, Any]:
+    """The defaults of a server that waits for nothing."""
+    return {**(kind.__init__.__kwdefaults__ or {}), "sleep": lambda seconds: None}
+
+
 def test_a_count_of_tokens_that_no_server_can_mean_is_none() -> None:
     with FakeOpenAI() as fake:
         model = embedder(fake.url)
