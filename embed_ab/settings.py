@@ -209,7 +209,7 @@ class Settings(BaseModel):
     no_positive: Literal["error", "exclude"] | None = _setting(
         None,
         "What to do with queries without a relevant document. By default an error with qrels.tsv, "
-        "and excluded with qrels/SPLIT.tsv.",
+        "and excluded with qrels/SPLIT.tsv and by rerank.",
         group="Evaluation set",
     )
     allow_missing_docs: bool = _setting(
