@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Literal
 
 import numpy as np
@@ -62,6 +62,34 @@ def tokenize(text: str, tokens: Tokens) -> list[str]:
         for stretch in _STRETCH.findall(word)
         for token in (_bigrams(stretch) if _HAS_CJK.match(stretch) else [stretch])
     ]
+
+
+def find_tokens(text: str, tokens: Set[str]) -> list[tuple[int, int]]:
+    """Return where tokens of the kind `auto` stand in a text: start and end, ascending, apart.
+
+    A word that normalising makes longer or shorter is found whole.
+    """
+    found: list[tuple[int, int]] = []
+    for run in _RUN.finditer(text):
+        word = normalise(run[0])
+        if len(word) != len(run[0]):
+            spans = [(0, len(run[0]))] if not tokens.isdisjoint(tokenize(word, "auto")) else []
+        else:
+            spans = [
+                (start, start + len(token))
+                for stretch in _STRETCH.finditer(word)
+                for start, token in enumerate(
+                    _bigrams(stretch[0]) if _HAS_CJK.match(stretch[0]) else [stretch[0]],
+                    start=stretch.start(),
+                )
+                if token in tokens
+            ]
+        for start, end in spans:
+            if found and run.start() + start <= found[-1][1]:
+                found[-1] = found[-1][0], run.start() + end
+            else:
+                found.append((run.start() + start, run.start() + end))
+    return found
 
 
 def normalise(text: str) -> str:

@@ -15,9 +15,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from embed_ab import formats
+from embed_ab import formats, page
 from embed_ab.gate import Finding, SliceName, decisive
-from embed_ab.paired import TOLERANCE, PairedDifference
+from embed_ab.paired import PairedDifference
 from embed_ab.result import Comparison, Hit, QueryRow, Wait
 from embed_ab.slices import Slice, Sliced, SliceFinding
 
@@ -31,8 +31,12 @@ SYMBOLS: dict[Finding | SliceFinding, Markup] = {
     "inconclusive": Markup("?"),
     "too few queries": Markup("–"),
 }
-MAX_ROWS = 1_000
-"""Rows of the page's table of all queries; the JSON holds the rest."""
+PAGE_BYTES = 1_900_000
+"""Of the report; above that it opens slowly, and fewer and shorter passages are shown."""
+OPEN = ((200, 300), (200, 160), (200, 80), (100, 80), (50, 80), (0, 0))
+"""How many queries open to their lists, and the characters of a passage there."""
+MAX_WORST = 10
+"""Queries in the comment; the report has more."""
 MAX_ITEMS = 300
 """Of each section of the comment, where far fewer find room; a stranger's result may have more."""
 COMMENT_BYTES = 60_000
@@ -152,20 +156,52 @@ def scale_of(differences: Iterable[PairedDifference]) -> float:
 
 
 def html(comparison: Comparison) -> str:
-    """Return the report: one page that needs no other file, no script and no network."""
-    style = (resources.files("embed_ab") / "templates" / "report.css").read_text("utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return (
-        _environment(formats.readable)
-        .get_template("report.html")
-        .render(context_of(comparison), style=Markup(style), style_digest=digest)
-    )
+    """Return the report: one page that needs no other file and no network, at best below 2 MB.
+
+    What is too much is left out: first the ends of passages, then the lists of queries.
+    """
+    folder = resources.files("embed_ab") / "templates"
+    style, script = ((folder / f"report.{kind}").read_text("utf-8") for kind in ("css", "js"))
+    environment = _environment(formats.readable)
+    template = environment.get_template("report.html")
+    context = context_of(comparison) | page.context(comparison)
+    anchors = _telling_first(comparison, context["rows"])
+    text = ""
+    for n_open, length in OPEN:
+        opened = set(anchors[:n_open])
+        text = template.render(
+            context,
+            has_bm25=len(comparison.systems) > 2,
+            style=Markup(style),
+            style_digest=_digest(style),
+            script=Markup(script),
+            script_digest=_digest(script),
+            open=opened,
+            n_open=len(opened),
+            passage_length=length,
+        )
+        if len(text.encode()) <= PAGE_BYTES:
+            break
+    return text
+
+
+def _telling_first(comparison: Comparison, rows: list[page.Row]) -> list[str]:
+    """Return the anchors of the queries with lists, by the size of their difference."""
+    detailed = [row for row in rows if row.detail is not None]
+    return [row.anchor for row in sorted(detailed, key=lambda row: -abs(row.difference or 0))]
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def notebook(comparison: Comparison) -> str:
-    """Return the report in a frame, so that neither page's style reaches the other."""
+    """Return the report in a frame, so that neither page's style reaches the other.
+
+    Its own script runs there, without access to the notebook.
+    """
     return (
-        '<iframe title="embed-ab report" sandbox width="100%" height="720" '
+        '<iframe title="embed-ab report" sandbox="allow-scripts" width="100%" height="720" '
         f'srcdoc="{escape(html(comparison))}"></iframe>'
     )
 
@@ -196,6 +232,7 @@ def markdown(
         "metrics": len(context["metrics"]),
     }
     shown = {section: min(length, MAX_ITEMS) for section, length in lengths.items()}
+    shown["worst"] = min(shown["worst"], MAX_WORST)
     for section in shown:
         while True:
             text = template.render(context, shown=shown, report_url=report_url, name=name)
@@ -232,16 +269,7 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
     min_grade = comparison.min_grade
 
     def difference(row: QueryRow) -> float | None:
-        a, b = row.a[comparison.primary], row.b[comparison.primary]
-        return None if a is None or b is None else b - a
-
-    def movement(row: QueryRow) -> str:
-        change = difference(row)
-        if change is None:
-            return "excluded"
-        if abs(change) <= TOLERANCE:
-            return "tie"
-        return "win" if change > 0 else "loss"
+        return page.difference_of(row, comparison.primary)
 
     def standing(hit: Hit) -> str:
         if hit.grade is None:
@@ -256,9 +284,7 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
             return "better"
         return "worse" if d.high < 0 else "no difference shown"
 
-    detailed = [(rows[detail.query], detail) for detail in comparison.details]
-    largest = sorted(comparison.queries, key=lambda row: -abs(difference(row) or 0))[:MAX_ROWS]
-    largest.sort(key=lambda row: (difference(row) is None, difference(row) or 0, row.query))
+    detailed = [rows[detail.query] for detail in comparison.details]
     evalset = comparison.evalset
     rows_of_slices = slice_rows(comparison)
     large = [r.difference for r in rows_of_slices if not r.is_small]
@@ -270,9 +296,7 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
             dict.fromkeys((*comparison.metrics, *(d.metric for d in comparison.differences)))
         ),
         "differences": {d.metric: d for d in comparison.differences},
-        "worst": [pair for pair in detailed if movement(pair[0]) == "loss"],
-        "best": [pair for pair in detailed if movement(pair[0]) == "win"],
-        "rows": largest,
+        "worst": [row for row in detailed if page.kind_of(difference(row)) == "loss"],
         "slices": rows_of_slices,
         "telling": [r for r in rows_of_slices if r.part.matters],
         "n_small": len(rows_of_slices) - len(large),
@@ -299,7 +323,6 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
         ),
         "cost": cost_table(comparison),
         "difference": difference,
-        "movement": movement,
         "standing": standing,
     }
 

@@ -30,6 +30,10 @@ class Hit:
     """None where nobody judged the document."""
     text: str
     """At most 300 characters; "" where texts are left out."""
+    rank_bm25: int | None = None
+    """Where BM25 has it; None where it is not among the first `depth`, or there is no BM25."""
+    twin_of: str = ""
+    """A relevant document with the same letters and digits, "" where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,7 @@ class Relevant:
     rank_b: int | None
     text: str
     """At most 300 characters; "" where texts are left out."""
+    rank_bm25: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +64,14 @@ class QueryRow:
     bm25: dict[str, Number] | None
     jaccard: float
     rbo: float
+    rank_a: int | None = None
+    """Where A has its first relevant document; None where none is among the first `depth`."""
+    rank_b: int | None = None
+    unjudged_a: int = 0
+    """Of A's first k documents, how many nobody judged and no relevant one stands above."""
+    unjudged_b: int = 0
+    truncated: tuple[Literal["A", "B"], ...] = ()
+    """Which systems never saw the end of a relevant document."""
     slices: dict[str, str] = field(default_factory=dict)
     """By field, the slice of the comparison that the query is in."""
 
@@ -187,7 +200,8 @@ class Comparison:
     overlap: Overlap
     queries: tuple[QueryRow, ...]
     details: tuple[QueryDetail, ...]
-    """Those B loses most, worst first, then those it wins most, by the primary metric."""
+    """Those B loses most, worst first, then those it wins most, by the primary metric, then others
+    until there are twice `worst-queries`."""
     conventions: dict[str, str]
     settings: dict[str, Any] = field(default_factory=dict)
     command: str = ""
