@@ -72,7 +72,9 @@ def find_tokens(text: str, tokens: Set[str]) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for run in _RUN.finditer(text):
         word = normalise(run[0])
-        if len(word) != len(run[0]):
+        if word.isascii():
+            spans = [(0, len(word))] if word in tokens else []
+        elif len(word) != len(run[0]):
             spans = [(0, len(run[0]))] if not tokens.isdisjoint(tokenize(word, "auto")) else []
         else:
             spans = [

@@ -14,8 +14,9 @@ from markupsafe import Markup, escape
 from embed_ab import bm25, formats, plots
 from embed_ab.cautions import Caution
 from embed_ab.gate import decisive
-from embed_ab.paired import TOLERANCE
+from embed_ab.paired import TOLERANCE, PairedDifference
 from embed_ab.result import Comparison, Hit, Measured, QueryDetail, QueryRow
+from embed_ab.slices import by_name
 
 MAX_ROWS = 1_000
 """Queries that have a row; result.json holds the rest."""
@@ -23,7 +24,7 @@ MAX_ROWS = 1_000
 Kind = Literal["loss", "win", "tie", "excluded"]
 
 STRONGEST = (
-    "mock_models",
+    "mock_models",  # has a place of its own
     "identical_rankings",
     "near_random_model",
     "batch_mismatch",
@@ -60,7 +61,7 @@ class Hero:
     high: float
     level: float
     margin: float | None
-    n_queries: int
+    of: PairedDifference
     plot: plots.Forest
 
 
@@ -110,26 +111,34 @@ def headline(comparison: Comparison) -> tuple[str, str]:
 
 
 def strongest(comparison: Comparison) -> Caution | None:
-    """Return the caution that speaks loudest against the result; None where there is none."""
+    """Return the caution that speaks loudest against the result; None where there is none.
+
+    That vectors are for practice is said beside the verdict.
+    """
     rank = {code: number for number, code in enumerate(STRONGEST)}
-    return min(comparison.cautions, key=lambda c: rank.get(c.code, len(rank)), default=None)
+    others = [caution for caution in comparison.cautions if caution.code != "mock_models"]
+    return min(others, key=lambda c: rank.get(c.code, len(rank)), default=None)
 
 
 def hero(comparison: Comparison) -> Hero:
     """Return the difference that decides, drawn against 0 and the margin."""
     gate = decisive(comparison.gates)
     metric = gate.metric if gate else comparison.primary
-    shown = gate or next(d for d in comparison.differences if d.metric == metric)
+    slice = gate.slice if gate else None
+    part = by_name(comparison.slices).get(slice) if slice else None
+    differences = part.differences if part else comparison.differences
+    difference = next(d for d in differences if d.metric == metric)
+    shown = gate or difference
     margin = gate.margin if gate else None
     return Hero(
         metric=metric,
-        slice=str(gate.slice) if gate and gate.slice else "",
+        slice=str(slice) if slice else "",
         difference=shown.difference,
         low=shown.low,
         high=shown.high,
         level=shown.level,
         margin=margin,
-        n_queries=shown.n_queries,
+        of=difference,
         plot=plots.forest(
             [(shown.low, shown.difference, shown.high)],
             [margin] if margin else [],
@@ -185,6 +194,20 @@ def rows(comparison: Comparison) -> list[Row]:
     return found
 
 
+def table_bytes(shown: list[Row], opened: list[Row], length: int) -> int:
+    """Return about what the table takes, with passages of `length` characters where it opens.
+
+    Rather too little: what is too large by this is not drawn, which takes seconds.
+    """
+    n_bytes = sum(400 + len(row.row.text[:200].encode()) for row in shown)
+    for detail in (row.detail for row in opened if row.detail):
+        for own, others in ((detail.a, ()), (detail.b, {hit.document for hit in detail.a})):
+            for hit in own:
+                n_shown = length // 3 if hit.document in others else length
+                n_bytes += 180 + len(hit.text[:n_shown].encode())
+    return n_bytes
+
+
 def difference_plots(comparison: Comparison, shown: list[Row]) -> dict[str, Any]:
     """Return the plots of single queries, each shape with its words and its link."""
     metric = comparison.primary
@@ -234,15 +257,15 @@ def difference_plots(comparison: Comparison, shown: list[Row]) -> dict[str, Any]
                 kind=kind_of(difference_of(extreme, metric)),
             )
         )
+    ranks = [(row.rank_a, row.rank_b) for _, row in present]
     return {
         "fall": fall,
         "bars": bars,
         "spread": spread,
         "points": points,
         "n_present": len(present),
-        "moved": plots.movement(
-            [(row.rank_a, row.rank_b) for _, row in present], comparison.depth
-        ),
+        # A result of an older version has no ranks.
+        "moved": plots.movement(ranks, comparison.depth) if any(map(any, ranks)) else None,
     }
 
 

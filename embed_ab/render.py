@@ -33,7 +33,7 @@ SYMBOLS: dict[Finding | SliceFinding, Markup] = {
 }
 PAGE_BYTES = 1_900_000
 """Of the report; above that it opens slowly, and fewer and shorter passages are shown."""
-OPEN = ((200, 300), (200, 160), (200, 80), (100, 80), (50, 80), (0, 0))
+OPEN = ((200, 300), (200, 160), (200, 80), (200, 40), (100, 40), (50, 40), (0, 0))
 """How many queries open to their lists, and the characters of a passage there."""
 MAX_WORST = 10
 """Queries in the comment; the report has more."""
@@ -165,10 +165,15 @@ def html(comparison: Comparison) -> str:
     environment = _environment(formats.readable)
     template = environment.get_template("report.html")
     context = context_of(comparison) | page.context(comparison)
-    anchors = _telling_first(comparison, context["rows"])
+    rows: list[page.Row] = context["rows"]
+    detailed = sorted(
+        (row for row in rows if row.detail), key=lambda row: -abs(row.difference or 0)
+    )
     text = ""
     for n_open, length in OPEN:
-        opened = set(anchors[:n_open])
+        if length and page.table_bytes(rows, detailed[:n_open], length) > PAGE_BYTES:
+            continue
+        opened = {row.anchor for row in detailed[:n_open]}
         text = template.render(
             context,
             has_bm25=len(comparison.systems) > 2,
@@ -183,12 +188,6 @@ def html(comparison: Comparison) -> str:
         if len(text.encode()) <= PAGE_BYTES:
             break
     return text
-
-
-def _telling_first(comparison: Comparison, rows: list[page.Row]) -> list[str]:
-    """Return the anchors of the queries with lists, by the size of their difference."""
-    detailed = [row for row in rows if row.detail is not None]
-    return [row.anchor for row in sorted(detailed, key=lambda row: -abs(row.difference or 0))]
 
 
 def _digest(text: str) -> str:
