@@ -199,12 +199,12 @@ def table_bytes(shown: list[Row], opened: list[Row], length: int) -> int:
 
     Rather too little: what is too large by this is not drawn, which takes seconds.
     """
-    n_bytes = sum(400 + len(row.row.text[:200].encode()) for row in shown)
+    n_bytes = sum(380 + len(row.row.text[:160].encode()) for row in shown)
     for detail in (row.detail for row in opened if row.detail):
         for own, others in ((detail.a, ()), (detail.b, {hit.document for hit in detail.a})):
             for hit in own:
                 n_shown = length // 3 if hit.document in others else length
-                n_bytes += 180 + len(hit.text[:n_shown].encode())
+                n_bytes += 130 + len(hit.text[:n_shown].encode())
     return n_bytes
 
 

@@ -33,7 +33,7 @@ SYMBOLS: dict[Finding | SliceFinding, Markup] = {
 }
 PAGE_BYTES = 1_900_000
 """Of the report; above that it opens slowly, and fewer and shorter passages are shown."""
-OPEN = ((200, 300), (200, 160), (200, 80), (200, 40), (100, 40), (50, 40), (0, 0))
+OPEN = ((200, 300), (200, 160), (200, 80), (200, 30), (100, 30), (50, 30), (0, 0))
 """How many queries open to their lists, and the characters of a passage there."""
 MAX_WORST = 10
 """Queries in the comment; the report has more."""

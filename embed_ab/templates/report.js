@@ -71,7 +71,7 @@ function reveal() {
 
 async function copy(button) {
   const source = byId(button.dataset.copy);
-  const status = button.parentElement.querySelector("[role=status]");
+  const status = button.parentElement.querySelector("output");
   try {
     await navigator.clipboard.writeText(source.innerText.trim());
     status.textContent = "Copied.";

@@ -120,7 +120,7 @@ def test_without_redact_the_report_the_json_and_the_comment_hold_texts(
     holding = {name for name, text in outputs(tmp_path / "out", capsys) if holds_a_text(text)}
     assert holding == {"report.html", "result.json", "comment.md"}
     report = (tmp_path / "out" / "report.html").read_text("utf-8")
-    assert all(kind in report for kind in ("B loses</span>", "B wins</span>", "– excluded</span>"))
+    assert all(kind in report for kind in ("B loses</td>", "B wins</td>", "– excluded</td>"))
 
 
 def test_with_redact_no_file_and_no_line_holds_a_text(
