@@ -31,6 +31,7 @@ _CJK = (
 _WORD = re.compile(r"\w{2,}")  # the same runs as \b\w\w+\b finds, a quarter faster
 _ASCII_WORD = re.compile(r"[a-z0-9_]{2,}")  # of lower case: the same again, twice as fast
 _RUN = re.compile(r"\w+")
+_MARKED_RUN = re.compile(r"[\w\u0300-\u036f]+")  # with marks that NFC would join
 _HAS_CJK = re.compile(f"[{_CJK}]")
 _WORD_OR_CJK = re.compile(rf"[\w{_CJK}]{{2,}}|[{_CJK}]")
 _STRETCH = re.compile(f"[{_CJK}]+|[^{_CJK}]+")
@@ -70,7 +71,7 @@ def find_tokens(text: str, tokens: Set[str]) -> list[tuple[int, int]]:
     A word that normalising makes longer or shorter is found whole.
     """
     found: list[tuple[int, int]] = []
-    for run in _RUN.finditer(text):
+    for run in _MARKED_RUN.finditer(text):
         word = normalise(run[0])
         if word.isascii():
             spans = [(0, len(word))] if word in tokens else []

@@ -315,9 +315,7 @@ def telling_queries(difference: Values, jaccard: Values, n: int) -> list[int]:
     return telling + rest[: 2 * n - len(telling)]
 
 
-def _first_relevant(
-    run: Run, evalset: Evalset, options: Options
-) -> list[tuple[int | None, int]]:
+def _first_relevant(run: Run, evalset: Evalset, options: Options) -> list[tuple[int | None, int]]:
     """Return each query's rank of the first relevant document, and what is unjudged above it.
 
     Unjudged documents are counted up to rank k.

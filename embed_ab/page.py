@@ -45,7 +45,7 @@ STRONGEST = (
 )
 """Codes of cautions, what speaks loudest against a result first."""
 
-_PLOT = {"left": 48.0, "right": 470.0, "top": 12.0, "bottom": 256.0}
+_PLOT = {"left": 48.0, "right": 456.0, "top": 12.0, "bottom": 256.0}
 _SMALL = {"left": 48.0, "right": 300.0, "top": 16.0, "bottom": 166.0}
 
 
@@ -219,7 +219,9 @@ def difference_plots(comparison: Comparison, shown: list[Row]) -> dict[str, Any]
     ]
     present.sort(key=lambda pair: (pair[0], pair[1].query))
     fall = plots.waterfall([difference for difference, _ in present], **_PLOT)
-    spread = plots.scatter([(row.a[metric] or 0, row.b[metric] or 0) for _, row in present], **_PLOT)
+    spread = plots.scatter(
+        [(row.a[metric] or 0, row.b[metric] or 0) for _, row in present], **_PLOT
+    )
 
     def said(of: QueryRow) -> str:
         change = formats.signed(difference_of(of, metric))
@@ -276,7 +278,7 @@ def tradeoffs(comparison: Comparison) -> list[plots.Tradeoff]:
     """
     a, b = comparison.systems[:2]
     measured = comparison.measured
-    kinds: dict[str, dict[str, float | None]] = {
+    kinds: dict[str, Mapping[str, Any]] = {
         "bytes per vector": {s.label: s.bytes_per_vector for s in (a, b)},
         "ms for one query, median": {
             label: wait["p50"] for label, wait in _of(measured, "query_ms").items()
@@ -311,11 +313,10 @@ def highlighter(comparison: Comparison) -> Callable[[str, str], Markup]:
 
     Words of more than a fifth of all passages tell nothing and stay as they are.
     """
-    passages = {
-        passage.text
-        for detail in comparison.details
-        for passage in (*detail.relevant, *detail.a, *detail.b)
-    }
+    passages: set[str] = set()
+    for detail in comparison.details:
+        passages |= {document.text for document in detail.relevant}
+        passages |= {hit.text for hit in (*detail.a, *detail.b)}
     counts = Counter(token for text in passages for token in {*bm25.tokenize(text, "auto")})
     limit = max(0.2 * len(passages), 5)
     common = {token for token, count in counts.items() if count > limit}

@@ -181,9 +181,15 @@ def test_a_hit_that_says_the_same_as_a_relevant_document_is_its_twin() -> None:
     loaded = from_records(documents, {"q1": "pump"}, {"q1": {"d0": 1, "d2": 1}})
     options = resolve({"k": 3}, config=None).options()
 
-    detail = compare_runs(loaded, system([[1, 0, 2]]), system([[2, 1, 0]]), None, options).details[0]
+    detail = compare_runs(loaded, system([[1, 0, 2]]), system([[2, 1, 0]]), None, options).details[
+        0
+    ]
 
-    assert [(hit.document, hit.twin_of) for hit in detail.a] == [("d1", "d0"), ("d0", ""), ("d2", "")]
+    assert [(hit.document, hit.twin_of) for hit in detail.a] == [
+        ("d1", "d0"),
+        ("d0", ""),
+        ("d2", ""),
+    ]
 
 
 def test_clusters_by_gold_and_by_field() -> None:

@@ -549,7 +549,9 @@ def test_words_that_a_passage_shares_with_its_query_are_marked() -> None:
     found = replace(detail("q1"), a=(hit("d7", 0.9, 1, "The KETTLE's smell & <steam>"),))
     page = html_of(details=(found,))
 
-    assert "<mark>The</mark> <mark>KETTLE</mark>&#39;s <mark>smell</mark> &amp; &lt;steam&gt;" in page
+    assert (
+        "<mark>The</mark> <mark>KETTLE</mark>&#39;s <mark>smell</mark> &amp; &lt;steam&gt;" in page
+    )
 
 
 def test_prompts_show_their_blanks_and_bm25_has_none() -> None:
