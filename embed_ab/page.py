@@ -45,6 +45,7 @@ STRONGEST = (
 )
 """Codes of cautions, what speaks loudest against a result first."""
 
+_MAX_COST = 1e15  # what is above is no cost, and no axis can be drawn for it
 _PLOT = {"left": 48.0, "right": 456.0, "top": 12.0, "bottom": 256.0}
 _SMALL = {"left": 48.0, "right": 300.0, "top": 16.0, "bottom": 166.0}
 
@@ -297,7 +298,7 @@ def tradeoffs(comparison: Comparison) -> list[plots.Tradeoff]:
             if (cost := costs.get(system.label)) is not None
             and (mean := system.means.get(metric)) is not None
         ]
-        if len(known) == 2:
+        if len(known) == 2 and max(cost for _, cost, _ in known) < _MAX_COST:
             found.append(plots.tradeoff(kind, known, bm25_mean, **_SMALL))
     return found
 

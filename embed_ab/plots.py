@@ -168,7 +168,7 @@ def waterfall(
                 last=end - 1,
             )
         )
-    step = max(1, round(round_step(n / 5)))
+    step = round(round_step(max(n / 5, 1)))
     return Waterfall(
         zero=y.at(0),
         bars=tuple(bars),

@@ -143,6 +143,8 @@ def _fault(comparison: Comparison) -> str:
     ]
     if min((n for n in numbers if n is not None), default=0) < 0:
         return "something was measured to be below 0"
+    if comparison.depth < 1:
+        return "the runs have a depth below 1"
     ids = {row.query for row in comparison.queries}
     if not {detail.query for detail in comparison.details} <= ids:
         return "details name a query that is not among the queries"

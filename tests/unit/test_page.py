@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from test_render import detail, difference, hit, row, sample
 
-from embed_ab import page
+from embed_ab import page, render
 from embed_ab.bm25 import find_tokens, tokenize
 from embed_ab.cautions import CODES
 
@@ -111,3 +111,14 @@ def test_tokens_are_found_where_they_stand(text: str, query: str, found: list[st
 def test_the_headline_of_a_gate_on_a_slice_counts_the_slice() -> None:
     assert page.hero(sample()).of == sample().differences[0]
     assert page.hero(sample(gates=(), differences=(difference("ndcg@10", 0.1, 0.0, 0.2),))).low == 0
+
+
+def test_a_result_of_a_stranger_without_values_or_with_endless_costs_can_be_drawn() -> None:
+    """No comparison writes these, and no check refuses them."""
+    none = tuple(row(f"q{n}", "", None, None, rank_a=10**18) for n in range(3))
+    cost = {"price": {"A": 1.7e308, "B": 1.7e308}}
+
+    shown = render.html(sample(queries=none, details=(), measured=cost))
+
+    assert shown.count("– excluded") == 3
+    assert "price of embedding" not in shown
