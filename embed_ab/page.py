@@ -314,17 +314,21 @@ def highlighter(comparison: Comparison) -> Callable[[str, str], Markup]:
 
     Words of more than a fifth of all passages tell nothing and stay as they are.
     """
+
+    def tokens(text: str) -> Set[str]:
+        return {*bm25.tokenize(formats.readable(text), "auto")}
+
     passages: set[str] = set()
     for detail in comparison.details:
         passages |= {document.text for document in detail.relevant}
         passages |= {hit.text for hit in (*detail.a, *detail.b)}
-    counts = Counter(token for text in passages for token in {*bm25.tokenize(text, "auto")})
+    counts = Counter(token for text in passages for token in tokens(text))
     limit = max(0.2 * len(passages), 5)
     common = {token for token, count in counts.items() if count > limit}
 
     @cache
     def terms(query: str) -> Set[str]:
-        return {*bm25.tokenize(query, "auto")} - common
+        return tokens(query) - common
 
     def marked(passage: str, query: str) -> Markup:
         text = formats.readable(passage)

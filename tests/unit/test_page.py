@@ -85,6 +85,13 @@ def test_words_of_many_passages_are_not_marked() -> None:
     assert marked("the kettle", "the kettle") == "the <mark>kettle</mark>"
 
 
+def test_words_are_compared_as_they_are_shown() -> None:
+    """A zero-width space and a direction override are not."""
+    marked = page.highlighter(sample())
+
+    assert marked("a ket\u200btle", "\u202ekettle") == "a <mark>kettle</mark>"
+
+
 @pytest.mark.parametrize(
     ("text", "query", "found"),
     [
