@@ -326,8 +326,9 @@ class Settings(BaseModel):
 
     ignore: Names = _setting((), "Codes of cautions to hide. Repeatable.", group="Output")
     worst_queries: Whole = _setting(
-        10,
-        "How many of the worst and best queries show their documents.",
+        100,
+        "How many of the worst and of the best queries show their documents; others do where these "
+        "are fewer.",
         group="Output",
         ge=0,
         le=100_000,
