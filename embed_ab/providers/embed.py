@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers.base import Embedded, Embedder, ModelFacts, Role, Served, Vectors
+from embed_ab.providers.batching import parts
 from embed_ab.providers.cache import VectorStore
 from embed_ab.providers.threads import outcomes
 
@@ -100,7 +101,12 @@ def embed_cached(
             before([distinct[missing[-1]], distinct[missing[0]]], role)
     told = served.usage.n_tokens if served else None
     started = clock()
-    waiting = deque(missing[start : start + size] for start in range(0, len(missing), size))
+    # For a server one request each, as far as is known beforehand: what is answered is stored.
+    waiting = deque(
+        parts(distinct, missing, max_texts=size)
+        if served and missing
+        else (missing[start : start + size] for start in range(0, len(missing), size))
+    )
     n_done = 0
     failure: BaseException | None = None
     for rows, outcome in outcomes(
@@ -194,6 +200,8 @@ def _sound(
         is_sound = is_finite & np.any(vectors, axis=1)
         is_sound[list(embedded.faults)] = False
         sound = np.flatnonzero(is_sound).tolist()
+        if embedded.failure is not None:  # of the server, not of a text
+            return embedded.failure, sound
         if len(sound) == len(ids):
             return None, sound
         row = int(np.flatnonzero(~is_sound)[0])

@@ -16,7 +16,15 @@ import numpy as np
 
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers.addresses import bearer, read_base_url, shown
-from embed_ab.providers.base import Embedded, ModelFacts, Role, Usage, Vectors, refuse_fields
+from embed_ab.providers.base import (
+    PLAIN_TEXT,
+    Embedded,
+    ModelFacts,
+    Role,
+    Usage,
+    Vectors,
+    refuse_fields,
+)
 from embed_ab.providers.batching import Answer, Batcher
 from embed_ab.providers.http import Server
 
@@ -24,7 +32,6 @@ BATCH_SIZE = 8  # some versions give worse vectors from 16 texts on: ollama/olla
 _PORT = 11434
 # Without being asked, models of 32,768 and more tokens would take gigabytes for their context.
 _MAX_CONTEXT = 8192
-_PROBE = "What is an embedding?"
 _OURS = {
     "model": "The model is the name after ollama:.",
     "truncate": "Say --no-truncate to have texts that are too long named.",
@@ -153,7 +160,7 @@ class OllamaEmbedder:
         }
         return ModelFacts(
             # By trying: models with a dense layer at their end say another length.
-            dimension=self._send([_PROBE], "document").vectors.shape[1],
+            dimension=self._send([PLAIN_TEXT], "document").vectors.shape[1],
             query_prompt=self.query_prompt or "",
             document_prompt=self.document_prompt or "",
             max_length=self._context,
@@ -167,6 +174,8 @@ class OllamaEmbedder:
         Raises: ProviderError, also where the name came to mean another model meanwhile.
         """
         embedded = self._batcher.embed(texts, role)
+        if embedded.failure is not None:  # what came before it is not stored unchecked
+            raise embedded.failure
         # After each batch: what is stored under a digest must be that model's, and the server is
         # asked in a thousandth of the time of a batch.
         if self._digest_now() != self._digest:

@@ -16,13 +16,20 @@ import numpy as np
 
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers.addresses import bearer, is_secret_name, read_base_url, shown
-from embed_ab.providers.base import Embedded, ModelFacts, Role, Usage, Vectors, refuse_fields
+from embed_ab.providers.base import (
+    PLAIN_TEXT,
+    Embedded,
+    ModelFacts,
+    Role,
+    Usage,
+    Vectors,
+    refuse_fields,
+)
 from embed_ab.providers.batching import Answer, Batcher
 from embed_ab.providers.http import RequestRefused, Server
 
 DEFAULT_URL = "https://api.openai.com/v1"
 BATCH_SIZE = 64
-_PROBE = "What is an embedding?"
 _ONE_BY_ONE = "With batch_size=1 each answer holds one vector, and nothing can be mixed up."
 _OURS = {
     "model": "The model is the name after openai:.",
@@ -146,7 +153,7 @@ class OpenAIEmbedder:
 
         A refusal here is about the request, not about a text.
         """
-        reply, _ = self._ask([_PROBE], role)
+        reply, _ = self._ask([PLAIN_TEXT], role)
         vectors = self._read(reply, 1)
         if self.dimensions not in (None, vectors.shape[1]):
             raise ProviderError(

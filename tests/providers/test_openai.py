@@ -539,6 +539,35 @@ def test_a_server_killed_in_the_middle_loses_no_batch_and_the_next_run_resumes(
     assert np.array_equal(found.vectors, expected(WORDS, store))
 
 
+def test_a_server_that_is_gone_within_a_batch_loses_nothing_that_it_answered(
+    store: VectorStore,
+) -> None:
+    """64 texts in one answer, a vector of NaN among them; asking for that one alone fails."""
+    with FakeOpenAI(nan_texts=(WORDS[5],)) as fake:
+        model = embedder(fake.url, batch_size=64, concurrency=1)
+        known_facts(model, store)
+        fake.script.extend([edit(lambda data: None)] + [hang_up] * 20)
+        with pytest.raises(ProviderError, match=r"^POST http://.*\(7 tries\)"):
+            embed(model, store, WORDS[:64])
+
+    assert store.info().n_vectors == 63
+
+
+def test_what_is_known_to_take_several_requests_is_stored_after_each(store: VectorStore) -> None:
+    """64 texts of 3,998 estimated tokens each: 25 are 99,950 of 100,000, then 25 and 14."""
+    seen: list[int] = []
+    texts = [f"{number:02} " + "x" * 11_990 for number in range(64)]
+    with FakeOpenAI(max_tokens=20_000) as fake:
+        embed(
+            embedder(fake.url, concurrency=1),
+            store,
+            texts,
+            on_progress=lambda done, total: seen.append(done),
+        )
+
+    assert sorted(np.diff(seen).tolist()) == [14, 25, 25]
+
+
 def test_an_interrupt_does_not_wait_for_the_server(store: VectorStore) -> None:
     def interrupt(done: int, total: int) -> None:
         if done:
