@@ -18,7 +18,14 @@ from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import Origin, System, Truncation
 from embed_ab.providers import mock, ollama, vectors
-from embed_ab.providers.base import Embedder, ModelFacts, Reranker, Role, Vectors
+from embed_ab.providers.base import (
+    Embedder,
+    ModelFacts,
+    Reranker,
+    Role,
+    Vectors,
+    vector_fingerprint,
+)
 from embed_ab.providers.cache import VectorStore
 from embed_ab.providers.cross_encoder import CrossEncoderReranker
 from embed_ab.providers.embed import CachedVectors, embed_cached, known_facts
@@ -359,13 +366,16 @@ def contact(spec: SystemSpec, side: Side, evalset: Evalset, store: VectorStore) 
             known_facts(embedder, store)
         elif not (
             store.holds_all(
-                embedder.fingerprint,
+                vector_fingerprint(embedder, "document"),
                 "document",
                 facts.document_prompt,
                 [text for text in evalset.document_texts if not is_blank(text)],
             )
             and store.holds_all(
-                embedder.fingerprint, "query", facts.query_prompt, evalset.query_texts
+                vector_fingerprint(embedder, "query"),
+                "query",
+                facts.query_prompt,
+                evalset.query_texts,
             )
         ):
             embedder.facts()
@@ -710,7 +720,7 @@ def subject(
         facts = known_facts(embedder, store)
         prompt = facts.query_prompt if texts.role == "query" else facts.document_prompt
         found = store.get(
-            embedder.fingerprint,
+            vector_fingerprint(embedder, texts.role),
             texts.role,
             prompt,
             list(dict.fromkeys(texts.texts)),

@@ -128,6 +128,17 @@ class Served(Protocol):
     def truncate(self) -> bool:
         """Whether texts that are too long are shortened, not named."""
 
+    def role_fingerprint(self, role: Role) -> str:
+        """Everything that changes the vectors of one role's texts but the prompt."""
+
+
+def vector_fingerprint(embedder: Embedder, role: Role) -> str:
+    """Return what the vectors of a role are stored under.
+
+    The fingerprint also has the request fields of the other role, which change none of them.
+    """
+    return embedder.role_fingerprint(role) if isinstance(embedder, Served) else embedder.fingerprint
+
 
 def refuse_fields(
     query_params: Mapping[str, Any], document_params: Mapping[str, Any], ours: Mapping[str, str]

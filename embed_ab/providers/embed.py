@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embed_ab.errors import InputError, ProviderError
-from embed_ab.providers.base import Embedded, Embedder, ModelFacts, Role, Served, Vectors
+from embed_ab.providers.base import (
+    Embedded,
+    Embedder,
+    ModelFacts,
+    Role,
+    Served,
+    Vectors,
+    vector_fingerprint,
+)
 from embed_ab.providers.batching import parts
 from embed_ab.providers.cache import VectorStore
 from embed_ab.providers.threads import outcomes
@@ -83,7 +91,8 @@ def embed_cached(
     prompt = facts.query_prompt if role == "query" else facts.document_prompt
     distinct = list(dict.fromkeys(texts))
     ids = dict(zip(reversed(texts), reversed(text_ids), strict=True))  # the first id of each text
-    found = store.get(embedder.fingerprint, role, prompt, distinct, dimension=facts.dimension)
+    fingerprint = vector_fingerprint(embedder, role)
+    found = store.get(fingerprint, role, prompt, distinct, dimension=facts.dimension)
     vectors, n_tokens, n_kept = found.vectors, found.n_tokens, found.n_kept
     served = embedder if isinstance(embedder, Served) else None
     is_known = found.is_found
@@ -121,7 +130,7 @@ def embed_cached(
         if sound:  # kept, whatever became of the others
             lasting = [place for place in sound if place not in outcome.passing]
             batch_texts = [distinct[rows[place]] for place in lasting]
-            store.put(embedder.fingerprint, role, prompt, batch_texts, _only(outcome, lasting))
+            store.put(fingerprint, role, prompt, batch_texts, _only(outcome, lasting))
             kept, rows = _only(outcome, sound), [rows[place] for place in sound]
             vectors[rows] = kept.vectors
             n_kept[rows] = -1 if kept.n_kept is None else kept.n_kept

@@ -133,8 +133,17 @@ class OllamaEmbedder:
 
         Asks the server. Raises: ProviderError if it is down or lacks the model.
         """
-        params = dumps([dict(self.query_params), dict(self.document_params)], sort_keys=True)
-        return f"ollama|{self._digest}|{self._version}|max_length={self.max_length}|{params}"
+        return self._fingerprint([dict(self.query_params), dict(self.document_params)])
+
+    def role_fingerprint(self, role: Role) -> str:
+        """The same with what is asked of one role's texts only."""
+        return self._fingerprint(
+            dict(self.query_params if role == "query" else self.document_params)
+        )
+
+    def _fingerprint(self, params: object) -> str:
+        asked = dumps(params, sort_keys=True)
+        return f"ollama|{self._digest}|{self._version}|max_length={self.max_length}|{asked}"
 
     @property
     def prompts(self) -> Mapping[Role, str]:

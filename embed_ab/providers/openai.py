@@ -84,13 +84,23 @@ class OpenAIEmbedder:
     @cached_property
     def fingerprint(self) -> str:
         """Host, path and parameters without keys, model and fields of the request; no scheme."""
+        return self._fingerprint([dict(self.query_params), dict(self.document_params)])
+
+    def role_fingerprint(self, role: Role) -> str:
+        """The same with the fields of one role's requests only."""
+        return self._fingerprint(
+            dict(self.query_params if role == "query" else self.document_params)
+        )
+
+    def _fingerprint(self, params: object) -> str:
         public = sorted(
             pair for pair in self._url.params.multi_items() if not is_secret_name(pair[0])
         )
         place = f"{self._url.netloc.decode().lower()}{self._url.path}"
-        params = json.dumps([dict(self.query_params), dict(self.document_params)], sort_keys=True)
         query = f"?{json.dumps(public)}" if public else ""
-        return f"openai|{place}{query}|{self.name}|dimensions={self.dimensions}|{params}"
+        return f"openai|{place}{query}|{self.name}|dimensions={self.dimensions}|" + json.dumps(
+            params, sort_keys=True
+        )
 
     @property
     def prompts(self) -> Mapping[Role, str]:
