@@ -392,19 +392,17 @@ def parity(
         few = np.sort(rng.choice(rows, min(sample, len(rows)), replace=False)).tolist()
         return core_parity.Texts(role=role, ids=ids, texts=texts).only(few)
 
+    documents = drawn("document", evalset.document_ids, evalset.document_texts)
+    queries = drawn("query", evalset.query_ids, evalset.query_texts)
     folder = cache_folder(os.environ) if settings.cache else None
     with _unquoted(settings.redact), closing(VectorStore.open(folder)) as store:
         a, b = (
-            systems.subject(spec, settings.side(label), label, store, on_progress)
+            systems.subject(
+                spec, settings.side(label), label, documents, queries, store, on_progress
+            )
             for label, spec in specs.items()
         )
-        return core_parity.compare(
-            a,
-            b,
-            drawn("document", evalset.document_ids, evalset.document_texts),
-            drawn("query", evalset.query_ids, evalset.query_texts),
-            k=settings.k,
-        )
+        return core_parity.compare(a, b, documents, queries, k=settings.k)
 
 
 def judge_again(path: Path, settings: Settings) -> tuple[Comparison, int]:

@@ -19,7 +19,14 @@ from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import Origin, System, Truncation
 from embed_ab.providers import mock, ollama, vectors
-from embed_ab.providers.base import Embedder, ModelFacts, Reranker, Role, Vectors
+from embed_ab.providers.base import (
+    Embedder,
+    ModelFacts,
+    Reranker,
+    Role,
+    Vectors,
+    vector_fingerprint,
+)
 from embed_ab.providers.cache import VectorStore
 from embed_ab.providers.cross_encoder import CrossEncoderReranker
 from embed_ab.providers.embed import CachedVectors, embed_cached, known_facts
@@ -370,13 +377,16 @@ def contact(
             known_facts(embedder, store)
         elif not (
             store.holds_all(
-                embedder.fingerprint,
+                vector_fingerprint(embedder, "document"),
                 "document",
                 facts.document_prompt,
                 [text for text in evalset.document_texts if not is_blank(text)],
             )
             and store.holds_all(
-                embedder.fingerprint, "query", facts.query_prompt, evalset.query_texts
+                vector_fingerprint(embedder, "query"),
+                "query",
+                facts.query_prompt,
+                evalset.query_texts,
             )
         ):
             embedder.facts()
@@ -657,22 +667,33 @@ def _n_cut(texts: CachedVectors, limit: int | None) -> int:
 
 
 def subject(
-    spec: SystemSpec, side: Side, label: str, store: VectorStore, on_progress: OnProgress
+    spec: SystemSpec,
+    side: Side,
+    label: str,
+    documents: parity.Texts,
+    queries: parity.Texts,
+    store: VectorStore,
+    on_progress: OnProgress,
 ) -> parity.Subject:
-    """Return a system as `parity` takes it. Raises: InputError for one that is no model."""
+    """Return a system as `parity` takes it.
+
+    documents, queries: all whose vectors it will be asked for as they are.
+    Raises: InputError for one that is no model, and for a file of vectors that cannot be used.
+    """
     if spec.precision != "float32":
         raise InputError(
             f"{label} ({spec}): parity looks at vectors before they are quantised",
             hint="Leave out precision; `embed-ab compare` tells what quantising costs.",
         )
     if spec.provider == "vectors":
+        file = vectors.read(spec.name, documents.ids, queries.ids, dim=spec.number("dim"))
+        by_id: dict[Role, dict[str, Vectors]] = {
+            "document": dict(zip(documents.ids, file.documents, strict=True)),
+            "query": dict(zip(queries.ids, file.queries, strict=True)),
+        }
 
         def given(texts: parity.Texts) -> Vectors:
-            documents, queries = (
-                texts.ids if texts.role == role else () for role in ("document", "query")
-            )
-            found = vectors.read(spec.name, documents, queries, dim=spec.number("dim"))
-            return found.documents if texts.role == "document" else found.queries
+            return np.stack([by_id[texts.role][identifier] for identifier in texts.ids])
 
         return parity.Subject(system=str(spec), embed=given, is_given=True)
     make = EMBEDDERS.get(spec.provider)
@@ -710,7 +731,7 @@ def subject(
         facts = known_facts(embedder, store)
         prompt = facts.query_prompt if texts.role == "query" else facts.document_prompt
         found = store.get(
-            embedder.fingerprint,
+            vector_fingerprint(embedder, texts.role),
             texts.role,
             prompt,
             list(dict.fromkeys(texts.texts)),

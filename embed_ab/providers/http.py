@@ -239,7 +239,7 @@ class _Waits(Retry):
     def sleep(self, response: httpx.Response | Exception) -> None:
         wait: float = 2.0**self.attempts_made  # 2, 4, … 64: 126 seconds in all
         if isinstance(response, httpx.Response):
-            wait = max(wait, self.asked_wait(response))
+            wait = max(wait, asked_wait(response))
         wait *= 1 + 0.25 * self._jitter()  # upwards only: never earlier than the server asked for
         failed = (
             f"{response.status_code} {response.reason_phrase}".rstrip()
@@ -251,12 +251,13 @@ class _Waits(Retry):
         _LOG.info("%s: %s; try %d of %d in %.0f s", self._place, *told)
         self._sleep(wait)
 
-    def asked_wait(self, response: httpx.Response) -> float:
-        """Seconds that Retry-After asks for, 0 where it is absent or no number and no date."""
-        try:
-            return self.parse_retry_after(response.headers.get("Retry-After", ""))
-        except (ValueError, OverflowError):
-            return 0.0
+
+def asked_wait(response: httpx.Response) -> float:
+    """Return the seconds that Retry-After asks for, 0 where it is no number and no date."""
+    try:
+        return Retry().parse_retry_after(response.headers.get("Retry-After", ""))
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 class _Once(httpx.BaseTransport):
@@ -330,7 +331,7 @@ class _Once(httpx.BaseTransport):
             target = self.masked(_target(request, response))
             answered += f" and points to {target}, where keys do not follow"
             hint = "Give the final address of the server as its base URL."
-        wait = _Waits(sleep=time.sleep, jitter=random.random).asked_wait(response)
+        wait = asked_wait(response)
         if wait > MAX_WAIT_SECONDS:
             answered += f" and asks to wait {wait:.0f} seconds"
             hint = _AGAIN_HINT

@@ -14,7 +14,7 @@ from fake_openai import FakeOpenAI, answer, drip, half, hang_up, status
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers import http
 from embed_ab.providers.addresses import is_secret_name, read_base_url, shown
-from embed_ab.providers.http import RequestRefused, Server
+from embed_ab.providers.http import CONNECT_SECONDS, RequestRefused, Server
 
 BODY = {"model": "text-embedding-3-small", "input": ["pump"]}
 KEY = "sk-secret-123"
@@ -184,6 +184,7 @@ def test_a_host_that_never_answers_is_given_up_before_five_seconds() -> None:
         transport.let_go()
 
     assert caught.value.hint == "Start it."
+    assert CONNECT_SECONDS + 0.5 < 5  # what it is without being told, and some for the rest
 
 
 class _Silent(httpx.BaseTransport):

@@ -435,6 +435,13 @@ def test_a_comparison_ranks_as_the_vectors_say(
     assert "overlap of the top 10: Jaccard 1.000, RBO 1.000" in capsys.readouterr().out
 
 
+def test_other_params_of_one_role_keep_the_vectors_of_the_other(embedder: Any) -> None:
+    plain, other = embedder(), embedder(query_params={"options": {"num_batch": 64}})
+
+    assert plain.role_fingerprint("document") == other.role_fingerprint("document")
+    assert plain.role_fingerprint("query") != other.role_fingerprint("query")
+
+
 def test_a_tag_that_moves_while_it_is_used_is_found_out(fake: FakeOllama, embedder: Any) -> None:
     store = VectorStore.open(None)
     model = embedder()
@@ -444,7 +451,7 @@ def test_a_tag_that_moves_while_it_is_used_is_found_out(fake: FakeOllama, embedd
     with pytest.raises(ProviderError, match="has changed while it was used"):
         cached(model, ["pump"], store)
     # Nothing of the new model was kept under the old one's digest.
-    assert not store.get(model.fingerprint, "document", "", ["pump"], dimension=256).is_found.any()
+    assert not store.holds_all(model.role_fingerprint("document"), "document", "", ["pump"])
     store.close()
 
 

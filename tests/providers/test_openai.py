@@ -210,6 +210,17 @@ def test_other_fields_dimensions_paths_and_models_are_other_vectors() -> None:
     assert len({make().fingerprint for make in makers}) == len(makers)
 
 
+def test_another_field_of_the_queries_keeps_the_documents(store: VectorStore) -> None:
+    with FakeOpenAI(extra_fields=("input_type",)) as fake:
+        for params in ({}, {"input_type": "query"}):
+            model = embedder(fake.url, query_params=params)
+            documents = embed(model, store, ["pump", "tank"])
+            queries = embed_cached(model, store, ["pump"], ["q1"], "query")
+
+    assert (documents.n_cached, documents.n_embedded) == (2, 0)
+    assert (queries.n_cached, queries.n_embedded) == (0, 1)
+
+
 def test_parameters_of_the_address_are_other_vectors_but_not_its_keys() -> None:
     def fingerprint(query: str) -> str:
         return embedder(f"http://h/v1?{query}").fingerprint
@@ -431,15 +442,15 @@ def test_a_model_that_answers_under_another_name_is_shown() -> None:
 # Limits
 
 
-@pytest.mark.parametrize("limit", [1, 10, 32])
-def test_a_limit_of_texts_is_learnt_once(store: VectorStore, limit: int) -> None:
+# Refused are 64, 32, 16, … down to the limit, in each of two threads at most, then never again.
+@pytest.mark.parametrize(("limit", "n_refused"), [(1, 6), (10, 3), (32, 1)])
+def test_a_limit_of_texts_is_learnt_once(store: VectorStore, limit: int, n_refused: int) -> None:
     with FakeOpenAI(max_texts=limit) as fake:
         found = embed(embedder(fake.url, concurrency=1), store, WORDS)
 
     assert np.array_equal(found.vectors, expected(WORDS, store))
     refused = [len(texts) for texts in fake.inputs if len(texts) > limit]
-    # 64, 32, 16, … down to the limit, in each of two threads at most, and then never again.
-    assert len(refused) <= 2 * 6
+    assert len(refused) <= 2 * n_refused
 
 
 def test_a_limit_of_tokens_is_learnt_and_short_texts_still_share_requests(
@@ -568,6 +579,35 @@ def test_a_server_killed_in_the_middle_loses_no_batch_and_the_next_run_resumes(
     assert n_kept == 120
     assert (found.n_cached, found.n_embedded) == (120, 180)
     assert np.array_equal(found.vectors, expected(WORDS, store))
+
+
+def test_a_server_that_is_gone_within_a_batch_loses_nothing_that_it_answered(
+    store: VectorStore,
+) -> None:
+    """64 texts in one answer, a vector of NaN among them; asking for that one alone fails."""
+    with FakeOpenAI(nan_texts=(WORDS[5],)) as fake:
+        model = embedder(fake.url, batch_size=64, concurrency=1)
+        known_facts(model, store)
+        fake.script.extend([edit(lambda data: None)] + [hang_up] * 20)
+        with pytest.raises(ProviderError, match=r"^POST http://.*\(7 tries\)"):
+            embed(model, store, WORDS[:64])
+
+    assert store.info().n_vectors == 63
+
+
+def test_what_is_known_to_take_several_requests_is_stored_after_each(store: VectorStore) -> None:
+    """64 texts of 3,998 estimated tokens each: 25 are 99,950 of 100,000, then 25 and 14."""
+    seen: list[int] = []
+    texts = [f"{number:02} " + "x" * 11_990 for number in range(64)]
+    with FakeOpenAI(max_tokens=20_000) as fake:
+        embed(
+            embedder(fake.url, concurrency=1),
+            store,
+            texts,
+            on_progress=lambda done, total: seen.append(done),
+        )
+
+    assert sorted(np.diff(seen).tolist()) == [14, 25, 25]
 
 
 def test_an_interrupt_does_not_wait_for_the_server(store: VectorStore) -> None:
