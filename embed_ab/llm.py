@@ -28,6 +28,12 @@ _MAX_STARTS = 2_000
 _MAX_NEW_TOKENS = 4_096  # a model caught in a loop would write for ever
 _THOUGHTS_END = "</think>"
 _START = re.compile(r"[{\[]")
+# As words, also within response_format or json_schema: "information" is about something else.
+_FORMAT = re.compile(
+    r"(?<![a-z])((response)?formats?|json(schema|object)?|schemas?)(?![a-z])", re.IGNORECASE
+)
+_TEMPERATURE = re.compile(r"(?<![a-z])temperature(?![a-z])", re.IGNORECASE)
+_SEED = re.compile(r"(?<![a-z])seed(?![a-z])", re.IGNORECASE)
 
 
 class UnreadableAnswer(ProviderError):
@@ -47,10 +53,13 @@ class Chat(Protocol):
 
     @property
     def digest(self) -> str:
-        """What the model's name means now; "" where the server does not tell. Asks it once.
+        """What the model's name meant at first; "" where the server does not tell. Asks it once.
 
         Raises: ProviderError.
         """
+
+    def digest_now(self) -> str:
+        """What the model's name means now. Asks the server each time. Raises: ProviderError."""
 
     def complete(
         self, messages: Sequence[Message], schema: Schema, *, seed: int = 0
@@ -151,6 +160,10 @@ class OllamaChat:
     @cached_property
     def digest(self) -> str:
         """As `Chat.digest`."""
+        return self.digest_now()
+
+    def digest_now(self) -> str:
+        """As `Chat.digest_now`."""
         try:
             return ollama.listed_digest(self.server, self.model) or ""
         except RequestRefused:
@@ -197,6 +210,10 @@ class OpenAIChat:
         """As `Chat.address`."""
         return shown(self.server.base_url)
 
+    def digest_now(self) -> str:
+        """As `Chat.digest_now`."""
+        return self.digest
+
     def complete(
         self, messages: Sequence[Message], schema: Schema, *, seed: int = 0
     ) -> dict[str, Any]:
@@ -209,8 +226,9 @@ class OpenAIChat:
             "seed": seed,
         }
         body = {"model": self.model, "messages": [dict(message) for message in messages]}
+        blamed: set[str] = set()
         while True:
-            used = [name for name in extras if name not in self._left_out]
+            used = [name for name in extras if name not in self._left_out | blamed]
             more = {name: extras[name] for name in used if not name.startswith("json")}
             formats = [name for name in used if name.startswith("json")]
             if formats:
@@ -218,12 +236,14 @@ class OpenAIChat:
             try:
                 reply = self.server.post("/chat/completions", body | more)
             except RequestRefused as refused:
-                blamed = _blamed(refused, formats, more)
-                if blamed is None:
+                name = _blamed(refused, formats, more)
+                if name is None:
                     raise
-                with self._lock:
-                    self._left_out.add(blamed)
+                blamed.add(name)
                 continue
+            # Only now is it known that the refusal was about these, and not about the texts.
+            with self._lock:
+                self._left_out.update(blamed)
             choices = reply.get("choices")
             first = choices[0] if isinstance(choices, list) and choices else None
             message = first.get("message") if isinstance(first, dict) else None
@@ -234,10 +254,10 @@ def _blamed(refused: RequestRefused, formats: Sequence[str], sent: Mapping[str, 
     """Which of the fields that not every server takes a refusal is about; None for none of them."""
     if refused.status not in (400, 422) or refused.names_length:
         return None
-    said = refused.said.lower()
-    if formats and ("format" in said or "json" in said or "schema" in said):
+    if formats and refused.speaks_of(_FORMAT):
         return formats[0]
-    return next((name for name in ("temperature", "seed") if name in sent and name in said), None)
+    others = (("temperature", _TEMPERATURE), ("seed", _SEED))
+    return next((n for n, words in others if n in sent and refused.speaks_of(words)), None)
 
 
 def _answer(name: str, message: Any, schema: Schema) -> dict[str, Any]:
