@@ -23,6 +23,8 @@ Values = NDArray[np.float64]
 SAME_VECTOR = 0.999
 """Vectors of one text whose cosine is below this are not the same; half precision is above."""
 
+MIN_TOKENS_PER_WORD = 0.5
+"""Fewer tokens counted for a word of spaced text were never those of the whole text."""
 COPIED = 0.9
 """A query that takes so large a share of its words from its document is a copy of it."""
 
@@ -35,6 +37,7 @@ CODES = {
     "missing_prompt": "A model runs without the prompts its family was trained with.",
     "truncated_documents": "A model cut more than 5 % of the documents at its length limit.",
     "truncated_pairs": "A reranker cut more than 5 % of its pairs at its length limit.",
+    "silent_cut": "A server counts far fewer tokens than long texts have words: cut in silence?",
     "batch_mismatch": "A model gives a text another vector in a batch than alone.",
     "other_chunking": "Most document ids in a file of vectors are not in the set: other chunks?",
     "ceiling": "Both systems reach 0.95 or more: no room is left to differ.",
@@ -131,6 +134,7 @@ def cautions(evidence: Evidence) -> tuple[Caution, ...]:
         _missing_prompt,
         _truncated_documents,
         _truncated_pairs,
+        _silent_cut,
         _batch_mismatch,
         _other_chunking,
         _ceiling,
@@ -289,6 +293,20 @@ def _truncated_pairs(e: Evidence) -> Iterator[Caution]:
                 f"query and document ({n_cut / n_pairs:.0%}) at {system.origin.max_length} tokens; "
                 "what follows was never read.",
                 advice="Use shorter chunks, or raise max_length if the model allows it.",
+            )
+
+
+def _silent_cut(e: Evidence) -> Iterator[Caution]:
+    for side, system in e.leaves:
+        share = system.origin.tokens_per_word
+        if share is not None and share < MIN_TOKENS_PER_WORD:
+            yield Caution(
+                code="silent_cut",
+                message=f"{side} ({system.origin.system}): the server counted {share:.2f} tokens "
+                "for each word of long texts, and a tokenizer makes one at least. The texts may "
+                "have been cut in silence; no count of truncated documents knows of that.",
+                advice="Look for the server's limit and what it does beyond; then use shorter "
+                "chunks, or raise the limit and embed again with --no-cache.",
             )
 
 

@@ -36,10 +36,11 @@ class Origin:
     Prompts are None where they have no meaning (BM25). `missing_prompt` is a sentence about the
     prompts this family of models expects, "" where all is well. `is_pinned` is None where there is
     no revision to pin. `batch_cosine` is how alike a text's vectors are, alone and in a batch; None
-    where that was not tried. `unknown_share` is how many of the document ids in a file of vectors
-    the set lacks, 0 to 1. `file` is what was read where the run came in a file. `cut_pairs` is
-    how many pairs of query and document a reranker could not read whole, and of how many; None
-    where it cannot tell.
+    where that was not tried. `tokens_per_word` is the fewest tokens that a server counted for each
+    word of long texts; None where it told none. `unknown_share` is how many of the document ids in
+    a file of vectors the set lacks, 0 to 1. `file` is what was read where the run came in a file.
+    `cut_pairs` is how many pairs of query and document a reranker could not read whole, and of how
+    many; None where it cannot tell.
     """
 
     system: str
@@ -55,6 +56,7 @@ class Origin:
     details: dict[str, str] = field(default_factory=dict)
     truncation: Truncation | None = None
     batch_cosine: float | None = None
+    tokens_per_word: float | None = None
     unknown_share: float = 0.0
     cut_pairs: tuple[int, int] | None = None
     file: RunFile | None = None

@@ -613,6 +613,7 @@ def _origin(
         details=facts.details | quantisation,
         truncation=truncation,
         batch_cosine=facts.batch_cosine,
+        tokens_per_word=facts.tokens_per_word,
     )
 
 

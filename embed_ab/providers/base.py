@@ -14,6 +14,7 @@ from embed_ab.errors import InputError, ProviderError
 Role = Literal["query", "document"]
 Vectors = NDArray[np.float32]
 PLAIN_TEXT = "What is an embedding?"  # a server that refuses it refuses any text
+_LONG_WORDS = 100  # of a text; no server cuts shorter ones, and strange counts of them say little
 MAX_TOKENS_COUNTED = 10**12  # of one request; beyond it a count means nothing, and sums overflow
 
 
@@ -25,6 +26,8 @@ class ModelFacts:
     `max_length` is in tokens, special tokens included; None where the model has no limit.
     `details` is for the reader only: dtype, pooling, library versions.
     `batch_cosine` is how alike a text's vectors are, alone and in a batch; None where not tried.
+    `tokens_per_word` is the fewest tokens that a server counted for each word of long texts; None
+    where none were sent or it counts none.
     """
 
     dimension: int
@@ -34,6 +37,7 @@ class ModelFacts:
     revision: str = ""
     details: dict[str, str]
     batch_cosine: float | None = None
+    tokens_per_word: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +64,16 @@ class Embedded:
 
 
 class Request(NamedTuple):
-    """One request that a server answered; seconds are those of the try that brought the answer."""
+    """One request that a server answered; seconds are those of the try that brought the answer.
+
+    n_words: runs of characters without a space that hold a letter or digit, prompts left out.
+    """
 
     role: Role
     n_texts: int
     n_tokens: int | None
     seconds: float
+    n_words: int = 0
 
 
 @dataclass
@@ -84,6 +92,21 @@ class Usage:
                 return None
             n_tokens += count
         return n_tokens
+
+    @property
+    def tokens_per_word(self) -> float | None:
+        """Fewest tokens counted for each word of a request whose texts are long on average.
+
+        Any usual tokenizer makes one token at least of a word (measured: 1.1 and more in English,
+        1.9 in Korean and in code), so that a number far below says that texts were cut. Scripts
+        without spaces have few words, and show nothing here.
+        """
+        found = [
+            request.n_tokens / request.n_words
+            for request in list(self.requests)
+            if request.n_tokens and request.n_words >= max(_LONG_WORDS * request.n_texts, 1)
+        ]
+        return min(found, default=None)
 
 
 class Embedder(Protocol):

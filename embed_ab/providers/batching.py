@@ -16,6 +16,7 @@ MAX_TOKENS = 100_000  # of one request, estimated; the lowest limit of a large p
 MAX_FAULTS = 3  # texts of a call that are singled out; one is enough to end the run
 _SHORTEST = 16  # characters; a text refused at this length is not refused for its length
 _CLOSER = 4  # bisections: what passes is at most a sixteenth shorter than what would pass
+_WORD = re.compile(r"\w\S*")
 # What servers say of a single text that is too long, beyond the words that http.py knows.
 _LENGTH = re.compile(
     r"\b(string|text|prompt|document|sequence|content|query|body|payload|entity)s?\b.{0,30}"
@@ -243,8 +244,10 @@ class Batcher:
 
     def _request(self, texts: Sequence[str], work: _Work) -> Vectors:
         answer = self._send(texts, work.role)
-        request = Request(work.role, len(texts), answer.n_tokens, answer.seconds)
-        self._usage.requests.append(request)
+        n_words = sum(len(_WORD.findall(text)) for text in texts)
+        self._usage.requests.append(
+            Request(work.role, len(texts), answer.n_tokens, answer.seconds, n_words)
+        )
         work.has_passed = True
         self._longest_chars = max(self._longest_chars, *map(len, texts))
         return answer.vectors

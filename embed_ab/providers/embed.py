@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +141,8 @@ def embed_cached(
         if fault is not None:
             failure = failure or fault
             waiting.clear()
+    if served is not None:
+        _keep_lowest(embedder, store, served.usage.tokens_per_word)
     if failure is not None:
         raise failure
 
@@ -174,6 +176,14 @@ def embed_cached(
         n_tokens_embedded=n_tokens_embedded,
         seconds=seconds,
     )
+
+
+def _keep_lowest(embedder: Embedder, store: VectorStore, tokens_per_word: float | None) -> None:
+    """Note how few tokens a server counted, for runs that find its vectors in the store."""
+    facts = known_facts(embedder, store)
+    if tokens_per_word is not None and tokens_per_word < (facts.tokens_per_word or float("inf")):
+        facts = replace(facts, tokens_per_word=tokens_per_word)
+        store.save_facts(embedder.fingerprint, embedder.prompts, facts)
 
 
 def _only(embedded: Embedded, places: list[int]) -> Embedded:

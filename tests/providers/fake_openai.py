@@ -34,6 +34,7 @@ class FakeOpenAI:
     knows_base64: without it the field encoding_format is refused.
     script: behaviours for the next requests, one each, in turn.
     nan_texts: texts whose vectors are NaN; `nan_alone` says whether even when alone.
+    cuts_at: tokens of a text that are read, without a word about the rest.
     seconds: how long each answer takes.
     """
 
@@ -50,6 +51,7 @@ class FakeOpenAI:
         counts_tokens: bool = True,
         nan_texts: tuple[str, ...] = (),
         nan_alone: bool = False,
+        cuts_at: int | None = None,
         seconds: float = 0.0,
         port: int = 0,
     ) -> None:
@@ -63,6 +65,7 @@ class FakeOpenAI:
         self.counts_tokens = counts_tokens
         self.nan_texts = nan_texts
         self.nan_alone = nan_alone
+        self.cuts_at = cuts_at
         self.seconds = seconds
         self.script: deque[Behaviour] = deque()
         self.bodies: list[dict[str, Any]] = []
@@ -225,7 +228,7 @@ class Handler(BaseHTTPRequestHandler):
         return None
 
     def _reply(self, state: FakeOpenAI, body: dict[str, Any]) -> dict[str, Any]:
-        texts = body["input"]
+        texts = [text[: state.cuts_at] for text in body["input"]]
         vectors = state.vectors(texts)[:, : body.get("dimensions", DIMENSION)]
         is_base64 = body.get("encoding_format") == "base64"
         tokens = sum(map(len, texts)) if state.counts_tokens else 0

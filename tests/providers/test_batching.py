@@ -199,6 +199,30 @@ def test_a_plain_text_that_was_sent_to_find_out_is_not_counted() -> None:
     assert [request.n_texts for request in usage.requests] == [1]
 
 
+@pytest.mark.parametrize(
+    ("text", "n_tokens", "expected"),
+    [
+        ("the pump " * 300, 128, 128 / 600),  # cut at 128 tokens
+        ("펌프를 켜는 방법 " * 100, 750, 2.5),
+        ("x = [i ** 2 for i in y]; " * 40, 560, 2.0),  # x, [i, 2, for, i, in, y]; are 7 words
+        ("the pump " * 49, 9, None),  # 98 words are not long
+        ("펌프" * 4000, 512, None),  # one word: nothing can be told
+        ("the pump " * 300, None, None),
+    ],
+)
+def test_words_and_tokens_tell_of_texts_cut_in_silence(
+    text: str, n_tokens: int | None, expected: float | None
+) -> None:
+    usage = Usage()
+
+    def send(texts: Sequence[str], role: Role) -> Answer:
+        return Answer(np.ones((1, 1), dtype=np.float32), n_tokens, 0.1)
+
+    Batcher(send, max_texts=1, truncate=True, usage=usage).embed([text], "document")
+
+    assert usage.tokens_per_word == expected
+
+
 def test_what_was_answered_before_a_failure_comes_back_with_it() -> None:
     """The server takes one text a request and dies at the 41st text."""
     gone = ProviderError("connection refused")

@@ -423,6 +423,19 @@ def test_tokens_and_requests_are_counted() -> None:
     assert all(0 < request.seconds < 60 for request in requests)
 
 
+def test_few_tokens_for_many_words_are_remembered_for_warm_runs(store: VectorStore) -> None:
+    """6 tokens for 300 words; the short text that is embedded later tells nothing."""
+    with FakeOpenAI() as fake:
+        model = embedder(fake.url)
+        known_facts(model, store)
+        fake.script.append(lambda handler: handler.reply.update(usage={"total_tokens": 6}))
+        embed(model, store, ["pump " * 300])
+        warm = embedder(fake.url)
+        embed(warm, store, ["pump " * 300, "pump"])
+
+    assert known_facts(warm, store).tokens_per_word == 6 / 300
+
+
 def test_a_server_that_counts_no_tokens_leaves_them_unknown() -> None:
     with FakeOpenAI(counts_tokens=False) as fake:
         model = embedder(fake.url)
@@ -687,6 +700,25 @@ def test_shortened_documents_are_counted_as_truncated(
     assert cut["tokens_lost"] == pytest.approx(704 / (1000 + len(WORDS[0])))
     caution = next(c for c in result["cautions"] if c["code"] == "truncated_documents")
     assert "at the server's limit" in caution["message"]
+
+
+def test_documents_cut_in_silence_are_a_caution_in_warm_runs_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fake's tokens are characters: it counts 100 for 300 words of one."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("EMBED_AB_CACHE_DIR", str(tmp_path / "cache"))
+    folder = evalset(tmp_path / "set", {"d1": "a b c " * 100, "d2": "d e f " * 100})
+    with FakeOpenAI(cuts_at=100) as fake:
+        monkeypatch.setenv("OPENAI_BASE_URL", fake.url)
+        _, cold = compare(fake.url, folder)
+        n_asked = len(fake.bodies)
+        _, warm = compare(fake.url, folder)
+
+    assert len(fake.bodies) == n_asked
+    for result in (cold, warm):
+        caution = next(c for c in result["cautions"] if c["code"] == "silent_cut")
+        assert "the server counted 0.33 tokens for each word" in caution["message"]
 
 
 def test_a_server_that_is_down_is_said_before_the_other_model_works(

@@ -251,6 +251,15 @@ def test_truncated_pairs() -> None:
     assert "truncated_pairs" not in codes(A, system(38, cut_pairs=(5, 100), max_length=512))
 
 
+def test_silent_cut() -> None:
+    """Half a token a word may be a strange tokenizer; less is no tokenizer of the whole text."""
+    text = message("silent_cut", A, system(38, tokens_per_word=0.43))
+
+    assert "B (st:local): the server counted 0.43 tokens for each word of long texts" in text
+    assert "silent_cut" not in codes(A, system(38, tokens_per_word=0.5))
+    assert "silent_cut" not in codes(A, system(38, tokens_per_word=None))
+
+
 def test_batch_mismatch() -> None:
     text = message("batch_mismatch", A, system(38, batch_cosine=0.97))
 
