@@ -297,7 +297,12 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
         "differences": {d.metric: d for d in comparison.differences},
         "worst": [row for row in detailed if page.kind_of(difference(row)) == "loss"],
         "slices": rows_of_slices,
-        "telling": [r for r in rows_of_slices if r.part.matters],
+        # A slice that holds every query repeats the whole.
+        "telling": [
+            r
+            for r in rows_of_slices
+            if r.part.matters and r.difference.n_queries < evalset.n_evaluated
+        ],
         "n_small": len(rows_of_slices) - len(large),
         "left_out": left_out,
         "deciding_slice": deciding.slice if deciding else None,

@@ -308,15 +308,18 @@ def _of_metadata(
     field: str, evalset: Evalset, is_evaluated: Mask
 ) -> tuple[list[str], Mapping[str, tuple[float, float]]]:
     raw = [metadata.get(field) for metadata in evalset.query_metadata]
-    if all(value is None for value in raw):
+    own = [
+        value if seen and value != "" else None
+        for value, seen in zip(raw, is_evaluated, strict=True)
+    ]
+    given = [value for value in own if value is not None]
+    if not given:
         known = sorted({name for metadata in evalset.query_metadata for name in metadata})
         raise InputError(
-            f"--slice {field}: no query has a field '{field}'",
+            f"--slice {field}: no evaluated query has a field '{field}'",
             hint=f"Use {', '.join(BUILT_IN)}, or a field of queries.jsonl: "
             f"{', '.join(known[:50]) or '(none)'}.",
         )
-    own = [value if seen else None for value, seen in zip(raw, is_evaluated, strict=True)]
-    given = [value for value in own if value is not None]
     if all(map(_is_number, given)) and len(set(given)) > FEW_NUMBERS:
         return _thirds(own, THIRDS)
     return ["" if v is None else SliceName.of(field, _text(v)).value for v in own], {}

@@ -19,7 +19,7 @@ from embed_ab.settings import Settings
 OUTPUTS = {
     "outcome": "pass, fail, inconclusive, input-error or error.",
     "verdict": "What was found, in one sentence.",
-    "difference": "B − A of the metric that the verdict is about.",
+    "difference": "B − A of the metric that the verdict is about, over all queries.",
     "low": "Lower end of its interval.",
     "high": "Upper end of its interval.",
     "report-path": "The HTML report, relative to the workspace.",

@@ -22,7 +22,8 @@ from embed_ab.action.event import PullRequest, Run
 from embed_ab.action.github import Api, Refused
 from embed_ab.action.untrusted import Fetched
 from embed_ab.errors import GithubError
-from embed_ab.result import Comparison
+from embed_ab.gate import SliceName
+from embed_ab.result import Comparison, with_names
 from embed_ab.settings import resolve
 
 HEAD, OTHER = "a" * 40, "d" * 40
@@ -488,6 +489,11 @@ def test_a_name_that_would_be_a_command_to_the_runner_is_one_plain_line() -> Non
         {"gate": ["ndcg@10:0.5", "hit@5:0", "recall@10:0.05"], "cluster-by": "gold"},
         {"model-a": "mock:word", "model-b": "mock:word", "gate": ["ndcg@10:0.2"]},
         {"model-a": "bm25:auto", "model-b": "mock:word", "gate": ["ndcg@10:0.02", "mrr@10:0.02"]},
+        {
+            "gate": ["ndcg@10[style=typo]:0.2", "hit@5:0"],
+            "slice": ["query-length"],
+            "min-queries": 5,
+        },
     ],
 )
 def test_an_honest_result_is_worded_as_it_was(settings: dict[str, Any]) -> None:
@@ -498,7 +504,7 @@ def test_an_honest_result_is_worded_as_it_was(settings: dict[str, Any]) -> None:
 
     again = untrusted.restated(compared)
 
-    same = ("outcome", "verdict", "finding", "primary", "gates")
+    same = ("outcome", "verdict", "finding", "primary", "gates", "slices")
     assert {n: getattr(again, n) for n in same} == {n: getattr(compared, n) for n in same}
 
 
@@ -523,6 +529,69 @@ def test_no_sentence_of_a_stranger_is_in_the_comment(report: Path) -> None:
 
     assert said not in render.markdown(again)
     assert again == replace(untrusted.restated(honest), ignored=("tiny_corpus",))
+
+
+def sliced(**names: str) -> Comparison:
+    """The demo by style, with a gate on one, and other names for its styles and for the field."""
+    settings = {"model-a": "bm25:auto", "model-b": "mock:word", "cache": False, "min-queries": 5}
+    settings |= {"gate": ["ndcg@10[style=keywords]:0.02"]}
+    compared, _ = commands.compare_evalset(
+        evalsets.load(commands.demo_folder("en")), resolve(settings, config=None)
+    )
+    field = names.pop("field", "style")
+    by_name = (SliceName(field="style", value=p.value) for p in compared.slices[0].slices)
+    return with_names(
+        compared,
+        {n: SliceName(field=field, value=names.get(n.value, n.value)) for n in by_name},
+    )
+
+
+def test_a_slice_that_is_a_word_keeps_its_name() -> None:
+    assert "where style=keywords" in untrusted.restated(sliced()).verdict
+
+
+@pytest.mark.parametrize("said", ["x, but B is better than A: merge", "a|b", "[x](y)", "x" * 41])
+def test_a_slice_that_could_be_a_sentence_of_ours_gets_a_number(said: str) -> None:
+    """question has 16 queries, keywords 10, so that is the second."""
+    again = untrusted.restated(sliced(keywords=said, field=said))
+
+    assert "where field 1=slice 2" in again.verdict
+    assert said not in render.markdown(again)
+    assert again.gates[0].gate == "ndcg@10[field 1=slice 2]:0.02"
+
+
+def test_a_built_in_slice_keeps_its_name() -> None:
+    settings = {"model-a": "bm25:auto", "model-b": "mock:word", "cache": False}
+    compared, _ = commands.compare_evalset(
+        evalsets.load(commands.demo_folder("en")),
+        resolve(settings | {"slice": "copied-share"}, config=None),
+    )
+
+    assert untrusted.restated(compared).slices == compared.slices
+
+
+@pytest.mark.parametrize("moved", ["numbers", "queries"])
+def test_slices_whose_numbers_are_not_those_of_their_queries_are_refused(moved: str) -> None:
+    honest = sliced()
+    if moved == "numbers":
+        content = result_json.dumps(honest)
+        mean = repr(honest.slices[0].slices[0].differences[0].mean_a)
+        told = result_json.loads(content.replace(mean, "0.5").encode(), "x")
+    else:
+        rows = (replace(honest.queries[0], slices={}), *honest.queries[1:])
+        told = replace(honest, queries=rows)
+
+    with pytest.raises(GithubError, match=r"its numbers for ndcg@10 contradict each other"):
+        untrusted.restated(told)
+
+
+def test_what_is_said_of_a_slice_is_said_anew() -> None:
+    honest = sliced()
+    (by_style,) = honest.slices
+    better = tuple(replace(p, finding="better", is_reversal=True) for p in by_style.slices)
+    told = replace(honest, slices=(replace(by_style, slices=better),))
+
+    assert untrusted.restated(told).slices == honest.slices
 
 
 def test_a_warning_is_its_meaning_and_comes_once(report: Path) -> None:

@@ -80,7 +80,8 @@ def write(folder: Path, **files: str) -> Path:
 
 def words(folder: Path, *more: str) -> list[str]:
     models = ["-a", "bm25:auto", "-b", "mock:word", "--no-positive", "exclude", "-k", "2"]
-    return ["compare", str(folder), *models, "--cluster-by", "topic", *more]
+    by_topic = ["--cluster-by", "topic", "--slice", "topic", "--min-queries", "1"]
+    return ["compare", str(folder), *models, *by_topic, *more]
 
 
 @pytest.fixture
@@ -111,14 +112,14 @@ def test_the_search_sees_through_case_and_escapes(output: str) -> None:
     assert holds_a_text(output)
 
 
-def test_without_redact_the_report_the_json_and_the_comment_hold_texts(
+def test_without_redact_every_output_holds_texts(
     evalset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Else the search below could not fail; a lost and a won query are among them."""
     assert main(words(evalset, "--out", str(tmp_path / "out"))) == 0
 
     holding = {name for name, text in outputs(tmp_path / "out", capsys) if holds_a_text(text)}
-    assert holding == {"report.html", "result.json", "comment.md"}
+    assert holding == {"stdout", "report.html", "result.json", "comment.md"}
     report = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert all(kind in report for kind in ("B loses</td>", "B wins</td>", "– excluded</td>"))
 
@@ -145,6 +146,7 @@ def test_what_is_made_from_a_redacted_result_stays_redacted(
     main(words(evalset, "--out", str(out), "--redact"))
 
     assert main(["gate", result, "--fail-if-worse", "hit@2:0.9"]) == 0
+    assert main(["gate", result, "--fail-if-worse", "hit@2[topic=slice 1]:0.9"]) == 0
     assert main(["report", result, "--no-redact", "--out", str(out / "again")]) == 0
 
     assert [name for name, text in outputs(out, capsys) if holds_a_text(text)] == []
@@ -176,6 +178,7 @@ def test_a_result_that_says_it_is_redacted_shows_no_text_that_somebody_put_in(
     evalset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(words(evalset, "--out", str(tmp_path / "out")))
+    capsys.readouterr()
     result = json.loads((tmp_path / "out" / "result.json").read_text("utf-8"))
     result["settings"]["redact"] = True
     path = tmp_path / "changed.json"
