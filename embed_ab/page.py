@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -157,10 +157,10 @@ def hero(comparison: Comparison) -> Hero:
     )
 
 
-def metric_plot(comparison: Comparison) -> plots.Forest:
-    """Return the intervals of all metrics on one axis."""
+def interval_plot(differences: Iterable[PairedDifference]) -> plots.Forest:
+    """Return intervals on one axis, for a table that has a row for each."""
     return plots.forest(
-        [(d.low, d.difference, d.high) for d in comparison.differences],
+        [(d.low, d.difference, d.high) for d in differences],
         width=320,
         pad=22,
         n_ticks=4,
@@ -362,7 +362,10 @@ def context(comparison: Comparison) -> dict[str, Any]:
         "numbers": numbers,
         "strongest": strongest(comparison),
         "hero": hero(comparison),
-        "metric_plot": metric_plot(comparison),
+        "metric_plot": interval_plot(comparison.differences),
+        "slice_plot": interval_plot(
+            [part.of(comparison.primary) for field in comparison.slices for part in field.slices]
+        ),
         "rows": shown,
         "n_detailed": sum(row.detail is not None for row in shown),
         "tradeoffs": tradeoffs(comparison),
