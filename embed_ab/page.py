@@ -32,6 +32,7 @@ STRONGEST = (
     "missing_prompt",
     "truncated_documents",
     "truncated_pairs",
+    "silent_cut",
     "missing_queries",
     "shallow_run",
     "unjudged_gap",
