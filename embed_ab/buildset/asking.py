@@ -14,7 +14,7 @@ from embed_ab.buildset.languages import detect
 from embed_ab.buildset.options import Counts, Options, Query
 from embed_ab.buildset.questions import Question, Writer, key_of, styles_for
 from embed_ab.errors import ProviderError
-from embed_ab.llm import UnreadableAnswer, outcomes
+from embed_ab.llm import UnreadableAnswer, answers
 from embed_ab.providers.http import RequestRefused
 
 OnProgress = Callable[[str, int, int], None]
@@ -22,8 +22,6 @@ OnProgress = Callable[[str, int, int], None]
 
 _VERIFY_DEPTH = 3
 _N_NEIGHBOURS = 4
-_REFUSALS = frozenset({400, 413, 422})
-_MANY_REFUSALS = 5
 
 
 def ask_questions(
@@ -126,33 +124,14 @@ def _answers(
         journal.put(key, **record)
         return record
 
-    n_refused = 0
-    failure: BaseException | None = None
     on_progress(what, len(records), len(indices))
-    todo = deque(waiting)
-    for n_done, (index, outcome) in enumerate(outcomes(work, todo, concurrency), len(records) + 1):
-        if isinstance(outcome, RequestRefused):
-            # One text may offend a filter or be too long. A model that refuses the first
-            # five refuses all.
-            n_refused += 1
-            if outcome.status not in _REFUSALS or (
-                not records and n_refused >= min(_MANY_REFUSALS, len(indices))
-            ):
-                failure = failure or outcome
-            else:
-                failed(index, outcome)
-        elif isinstance(outcome, UnreadableAnswer):
+    found = answers(work, deque(waiting), concurrency, n_known=len(records))
+    for n_done, (index, outcome) in enumerate(found, len(records) + 1):
+        if isinstance(outcome, RequestRefused | UnreadableAnswer):
             failed(index, outcome)
-        elif isinstance(outcome, BaseException):
-            failure = failure or outcome
         else:
             records[index] = outcome
-        if failure is not None:
-            todo.clear()  # what is under way is waited for: its answers go into the journal
-        else:
-            on_progress(what, n_done, len(indices))
-    if failure is not None:
-        raise failure
+        on_progress(what, n_done, len(indices))
     return {index: records[index] for index in indices if index in records}
 
 

@@ -14,7 +14,7 @@ from embed_ab.buildset import filters
 from embed_ab.buildset.asking import OnProgress, ask_questions, verified
 from embed_ab.buildset.chunks import Chunk, split
 from embed_ab.buildset.documents import read
-from embed_ab.buildset.files import RECORD, describe, write
+from embed_ab.buildset.files import RECORD, describe, is_as_written, write
 from embed_ab.buildset.journal import NAME as JOURNAL
 from embed_ab.buildset.journal import Journal
 from embed_ab.buildset.options import Counts, Options
@@ -22,8 +22,12 @@ from embed_ab.buildset.queries import kept, merged
 from embed_ab.buildset.questions import PROMPT_VERSION, CopyWriter, Writer, key_of
 from embed_ab.errors import EmbedAbError, InputError, ProviderError
 from embed_ab.evalset import normalized_text
+from embed_ab.llm import REFUSALS
+from embed_ab.providers.http import RequestRefused
 
 MAX_COPY = 0.6
+GAPS = ("unreadable", "refused", "unjudged")
+"""What the record names because the model has not answered about it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +47,8 @@ def build(
     """Make an evaluation set in the folder `out` from the documents of a file or folder.
 
     A run that was interrupted goes on where it was: what the model has answered is in the journal
-    in `out`. A set that is finished is not made again.
+    in `out`. A set that is finished is not made again; but what the model could not answer is asked
+    again, while nobody has changed the set.
     Raises: InputError; ProviderError, after which the same command goes on.
     """
     is_mock = isinstance(writer, CopyWriter)
@@ -55,7 +60,9 @@ def build(
     made_by = _made_by(options, writer, chunks)
     if finished is not None:
         _refuse_other(out, finished, made_by)
-        return Built(folder=out, record=finished, was_finished=True)
+        has_gaps = any(finished.get(name) for name in GAPS)
+        if not has_gaps or not is_as_written(out, finished) or _has_moved(writer, finished):
+            return Built(folder=out, record=finished, was_finished=True)
     counts = Counts()
     gold, asked = _choose(chunks, options, counts)
     with closing(Journal(out)) as journal:
@@ -66,6 +73,9 @@ def build(
                 raise _nothing_left(counts)
             queries = verified(chunks, queries, options, writer, journal, counts, on_progress)
         except ProviderError as error:
+            # The same texts are refused again: the set stays as it is, with its warnings.
+            if finished and isinstance(error, RequestRefused) and error.status in REFUSALS:
+                return Built(folder=out, record=finished, was_finished=True)
             if len(journal) and "again" not in error.hint:
                 error.hint = f"{error.hint.rstrip('.')}. The same command then goes on from here."
             raise
@@ -74,10 +84,9 @@ def build(
         "model_digest": writer.digest,  # not asked of a server where the set is finished
         **describe(documents, skipped, chunks, asked, queries, counts),
     }
-    write(out, chunks, queries, record)
     return Built(
         folder=out,
-        record=record,
+        record=write(out, chunks, queries, record),
         n_reused=journal.n_reused,
         n_stale=journal.n_found - journal.n_reused,
     )
@@ -103,6 +112,11 @@ def _finished(out: Path) -> dict[str, Any] | None:
     if not isinstance(found, dict) or not isinstance(found.get("counts"), dict):
         raise InputError(f"{out / RECORD}: not a record of build-set", hint=hint)
     return found
+
+
+def _has_moved(writer: Writer, finished: Mapping[str, Any]) -> bool:
+    """Return whether the model's name means another one by now, whose answers would not fit."""
+    return writer.digest != finished.get("model_digest")
 
 
 def _made_by(options: Options, writer: Writer, chunks: Sequence[Chunk]) -> dict[str, Any]:

@@ -441,7 +441,7 @@ def test_an_interrupt_does_not_wait_for_the_model(
         try:
             assert reached.wait(60)
             process.send_signal(signal.SIGINT)
-            process.wait(20)
+            assert process.wait(20) == 130
         finally:
             release.set()
 
@@ -553,6 +553,112 @@ def test_a_server_that_refuses_all_is_an_error(docs: Path, tmp_path: Path, fake:
         build(docs, tmp_path / "out", Options(concurrency=1), writer(fake), nothing)
 
     assert 5 <= len(fake.bodies) < 8  # those under way when the fifth was refused
+
+
+@pytest.mark.parametrize("n_answered", [1, 3])
+def test_a_server_that_starts_to_refuse_is_an_error_and_the_same_command_goes_on(
+    docs: Path, tmp_path: Path, fake: FakeChat, n_answered: int
+) -> None:
+    """As with 400 when credit runs out: five in a row, and no set of the few before them."""
+    out, options = tmp_path / "out", Options(concurrency=1)
+    fake.refuses = lambda messages: "no credit" if len(fake.bodies) > n_answered else ""
+
+    with pytest.raises(ProviderError, match="no credit") as caught:
+        build(docs, out, options, writer(fake), nothing)
+    assert "same command" in caught.value.hint
+    assert not (out / "build.json").exists()
+
+    fake.refuses = lambda messages: ""
+    assert build(docs, out, options, writer(fake), nothing).n_reused == n_answered
+    build(docs, tmp_path / "whole", options, writer(fake), nothing)
+    assert files(out) == files(tmp_path / "whole")
+
+
+def test_answers_of_an_earlier_run_do_not_hide_a_server_that_refuses_all(
+    docs: Path, tmp_path: Path, fake: FakeChat
+) -> None:
+    out, options = tmp_path / "out", Options(concurrency=1)
+    fake.dies_after = 2
+    with pytest.raises(ProviderError):
+        build(docs, out, options, writer(fake), nothing)
+    fake.dies_after, fake.refuses = None, lambda messages: "no credit"
+
+    with pytest.raises(ProviderError, match="no credit"):
+        build(docs, out, options, writer(fake), nothing)
+
+    assert not (out / "build.json").exists()
+
+
+def test_refusals_that_are_not_in_a_row_do_not_end_the_run(
+    docs: Path, tmp_path: Path, fake: FakeChat
+) -> None:
+    """Requests 2, 3, 4, 5 and 7 of eight: five refusals, four of them in a row."""
+    fake.refuses = lambda messages: "filter" if len(fake.bodies) in (2, 3, 4, 5, 7) else ""
+
+    build(docs, tmp_path / "out", Options(concurrency=1), writer(fake), nothing)
+
+    assert record(tmp_path / "out")["counts"]["chunks_refused"] == 5
+
+
+@pytest.mark.parametrize("fault", ["refused", "unreadable"])
+def test_the_same_command_asks_again_about_a_chunk_without_an_answer(
+    docs: Path,
+    tmp_path: Path,
+    fake: FakeChat,
+    fault: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if fault == "refused":
+        fake.refuses = lambda messages: "filter" if "quota" in passage_of(messages) else ""
+    else:
+        fake.says = lambda messages: "" if "quota" in passage_of(messages) else ask(messages)
+    out = tmp_path / "out"
+    assert run(docs, out, "--quiet") == 0
+    assert record(out)[fault] == ["quota.md#0000"]
+    assert "warning: 1 " in capsys.readouterr().out
+    fake.refuses, fake.says = lambda messages: "", ask
+    fake.bodies.clear()
+
+    assert run(docs, out) == 0
+
+    assert len(fake.bodies) == 1
+    run(docs, tmp_path / "whole")
+    assert files(out) == files(tmp_path / "whole")
+
+
+def test_a_chunk_refused_again_leaves_the_set_as_it_is(
+    docs: Path, tmp_path: Path, fake: FakeChat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Requests 2, 3, 4, 5 and 7; alone in the second run, they are five in a row."""
+    fake.refuses = lambda messages: "filter" if len(fake.bodies) in (2, 3, 4, 5, 7) else ""
+    out = tmp_path / "out"
+    assert run(docs, out, "--concurrency", "1") == 0
+    before = files(out)
+    fake.refuses = lambda messages: "filter"
+
+    assert run(docs, out, "--concurrency", "1") == 0
+
+    assert files(out) == before
+    assert "warning: 5 chunks the server refused" in capsys.readouterr().out
+
+
+def test_a_set_that_somebody_changed_is_not_written_anew_for_a_chunk_without_an_answer(
+    docs: Path, tmp_path: Path, fake: FakeChat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.refuses = lambda messages: "filter" if "quota" in passage_of(messages) else ""
+    out = tmp_path / "out"
+    run(docs, out)
+    qrels = (out / "qrels.tsv").read_text("utf-8") + "backup.md#0000.1\tquota.md#0000\t1\n"
+    (out / "qrels.tsv").write_text(qrels, "utf-8")
+    fake.refuses = lambda messages: ""
+    capsys.readouterr()
+
+    assert run(docs, out) == 0
+
+    assert (out / "qrels.tsv").read_text("utf-8") == qrels
+    printed = capsys.readouterr().out
+    assert "finished already" in printed
+    assert "warning: 1 chunks the server refused: quota.md#0000" in printed
 
 
 def test_a_set_without_a_question_is_never_written(
