@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -20,7 +21,6 @@ from embed_ab.providers.http import RequestRefused
 OnProgress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
 
-_VERIFY_DEPTH = 3
 _N_NEIGHBOURS = 4
 
 
@@ -149,16 +149,17 @@ def verified(
         return list(queries)
     texts = [f"{chunk.title}\n{chunk.text}".strip() for chunk in chunks]
     most_gold = max(len(query.documents) for query in queries)
-    ranked = bm25.search(
+    run = bm25.search(
         texts,
         [query.text for query in queries],
         "auto",
-        min(max(_VERIFY_DEPTH, _N_NEIGHBOURS + most_gold), len(texts)),
-    ).documents.tolist()
+        min(_N_NEIGHBOURS + most_gold, len(texts)),
+    )
+    ranked = run.documents.tolist()
     if options.verify == "bm25":
         found = [
-            bool(set(query.documents) & set(row[:_VERIFY_DEPTH]))
-            for query, row in zip(queries, ranked, strict=True)
+            _is_ahead(set(query.documents), row, scores)
+            for query, row, scores in zip(queries, ranked, run.scores.tolist(), strict=True)
         ]
     else:
         found = _judged(texts, queries, ranked, options, writer, journal, counts, on_progress)
@@ -166,6 +167,14 @@ def verified(
         query if is_found else replace(query, metadata={**query.metadata, "ambiguous": True})
         for query, is_found in zip(queries, found, strict=True)
     ]
+
+
+def _is_ahead(gold: set[int], ranked: Sequence[int], scores: Sequence[float]) -> bool:
+    """Return whether a gold document is first, with a score that no other document reaches."""
+    if ranked[0] not in gold:
+        return False
+    others = (score for document, score in zip(ranked, scores, strict=True) if document not in gold)
+    return scores[0] > next(others, -math.inf)
 
 
 def _judged(

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,12 @@ from embed_ab.buildset.journal import NAME as JOURNAL
 from embed_ab.buildset.journal import Journal
 from embed_ab.buildset.options import Counts, Options
 from embed_ab.buildset.queries import kept, merged
-from embed_ab.buildset.questions import PROMPT_VERSION, CopyWriter, Writer, key_of
+from embed_ab.buildset.questions import PROMPT_VERSION, Writer, key_of
 from embed_ab.errors import EmbedAbError, InputError, ProviderError
 from embed_ab.evalset import normalized_text
 from embed_ab.llm import REFUSALS
 from embed_ab.providers.http import RequestRefused
 
-MAX_COPY = 0.6
 GAPS = ("unreadable", "refused", "unjudged")
 """What the record names because the model has not answered about it."""
 
@@ -51,9 +50,6 @@ def build(
     again, while nobody has changed the set.
     Raises: InputError; ProviderError, after which the same command goes on.
     """
-    is_mock = isinstance(writer, CopyWriter)
-    if options.max_copy is None:
-        options = replace(options, max_copy=1.0 if is_mock else MAX_COPY)
     finished = _finished(out)
     documents, skipped = read(place, without=out)
     chunks = split(documents, options.chunk_chars)

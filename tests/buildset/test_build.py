@@ -230,27 +230,59 @@ def test_a_new_document_leaves_the_choice_of_the_others_alone(
     assert len(one & two) >= 3
 
 
-def test_questions_that_do_not_lead_to_their_chunk_are_marked(
-    docs: Path, tmp_path: Path, fake: FakeChat
+@pytest.mark.parametrize(
+    ("question", "is_marked"),
+    [
+        ("hermit crab shells", False),  # in its own chunk only
+        ("hermit crab shells lantern", False),  # lantern is elsewhere too, the others are not
+        ("lantern", True),  # as often in a chunk of the same length: a tie
+        ("walrus", True),  # once in its own chunk, twice in another: second
+        ("nobody wrote these", True),
+    ],
+)
+def test_a_question_that_another_chunk_answers_as_well_by_bm25_is_marked(
+    tmp_path: Path, fake: FakeChat, question: str, is_marked: bool
 ) -> None:
-    """By BM25 `help` has nothing to go by: it is in every chunk, or in none."""
+    """Three chunks only, all of ten words: each is among the first three for any of its words."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    gold = "hermit crab shells lantern walrus harbour pebbles driftwood seaweed anchor"
+    texts = {
+        "gold": gold,
+        "tie": "lantern basalt granite marble quartz feldspar obsidian limestone sandstone slate",
+        "walrus": "walrus walrus glacier iceberg penguin tundra aurora permafrost blizzard igloo",
+    }
+    for name, text in texts.items():
+        (docs / f"{name}.txt").write_text(f"{text}.", encoding="utf-8")
     fake.says = lambda messages: json.dumps(
-        {
-            "questions": [
-                ask_text if "quota" in passage_of(messages) else "zzz " + passage_of(messages)[6:14]
-            ]
-        }
+        {"questions": [question if gold in passage_of(messages) else "???"]}
     )
-    ask_text = "zzz yyy"
 
-    run(docs, tmp_path / "out", "--verify", "--max-copy", "1")
+    assert run(docs, tmp_path / "out", "--verify", "--max-copy", "1") == 0
 
-    marked = [
-        row["_id"]
-        for row in rows(tmp_path / "out" / "queries.jsonl")
-        if row["metadata"].get("ambiguous")
-    ]
-    assert marked == ["quota.md#0000.1"]
+    (query,) = rows(tmp_path / "out" / "queries.jsonl")
+    assert query["metadata"].get("ambiguous", False) is is_marked
+
+
+def test_chunks_that_a_merged_question_was_made_of_may_score_alike(
+    tmp_path: Path, fake: FakeChat
+) -> None:
+    """The word stands once in two chunks of one length, and in no other: both answer."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    ends = {"a": "pebbles driftwood seaweed", "b": "granite marble quartz", "c": "glacier igloo"}
+    for name, end in ends.items():
+        word = "tundra" if name == "c" else "lantern"
+        text = f"harbour anchor sailors remember {word} beside {end}."
+        (docs / f"{name}.txt").write_text(text, encoding="utf-8")
+    fake.says = lambda messages: json.dumps(
+        {"questions": ["lantern" if "lantern" in passage_of(messages) else "???"]}
+    )
+
+    assert run(docs, tmp_path / "out", "--verify", "--max-copy", "1") == 0
+
+    (query,) = rows(tmp_path / "out" / "queries.jsonl")
+    assert "ambiguous" not in query["metadata"]
 
 
 def test_the_model_can_judge_whether_a_question_leads_to_its_chunk(
