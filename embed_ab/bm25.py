@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Literal
 
 import numpy as np
@@ -31,6 +31,7 @@ _CJK = (
 _WORD = re.compile(r"\w{2,}")  # the same runs as \b\w\w+\b finds, a quarter faster
 _ASCII_WORD = re.compile(r"[a-z0-9_]{2,}")  # of lower case: the same again, twice as fast
 _RUN = re.compile(r"\w+")
+_MARKED_RUN = re.compile(r"[\w\u0300-\u036f]+")  # with marks that NFC would join
 _HAS_CJK = re.compile(f"[{_CJK}]")
 _WORD_OR_CJK = re.compile(rf"[\w{_CJK}]{{2,}}|[{_CJK}]")
 _STRETCH = re.compile(f"[{_CJK}]+|[^{_CJK}]+")
@@ -62,6 +63,36 @@ def tokenize(text: str, tokens: Tokens) -> list[str]:
         for stretch in _STRETCH.findall(word)
         for token in (_bigrams(stretch) if _HAS_CJK.match(stretch) else [stretch])
     ]
+
+
+def find_tokens(text: str, tokens: Set[str]) -> list[tuple[int, int]]:
+    """Return where tokens of the kind `auto` stand in a text: start and end, ascending, apart.
+
+    A word that normalising makes longer or shorter is found whole.
+    """
+    found: list[tuple[int, int]] = []
+    for run in _MARKED_RUN.finditer(text):
+        word = normalise(run[0])
+        if word.isascii():
+            spans = [(0, len(word))] if word in tokens else []
+        elif len(word) != len(run[0]):
+            spans = [(0, len(run[0]))] if not tokens.isdisjoint(tokenize(word, "auto")) else []
+        else:
+            spans = [
+                (start, start + len(token))
+                for stretch in _STRETCH.finditer(word)
+                for start, token in enumerate(
+                    _bigrams(stretch[0]) if _HAS_CJK.match(stretch[0]) else [stretch[0]],
+                    start=stretch.start(),
+                )
+                if token in tokens
+            ]
+        for start, end in spans:
+            if found and run.start() + start <= found[-1][1]:
+                found[-1] = found[-1][0], run.start() + end
+            else:
+                found.append((run.start() + start, run.start() + end))
+    return found
 
 
 def normalise(text: str) -> str:

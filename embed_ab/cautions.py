@@ -40,6 +40,7 @@ CODES = {
     "ceiling": "Both systems reach 0.95 or more: no room is left to differ.",
     "recall_ceiling": "The best possible recall is below 0.95: more relevant documents than k.",
     "tiny_corpus": "k covers more than 20 % of the corpus.",
+    "ambiguous_queries": "More than 5 % of the queries are marked as ambiguous by build-set.",
     "copied_queries": "More than 20 % of the queries take 90 % of their words from their document.",
     "shared_relevant_documents": "More than 20 % of the queries share their relevant document.",
     "duplicate_documents": "Documents are twins in letters and digits; a hit on one is a miss.",
@@ -135,6 +136,7 @@ def cautions(evidence: Evidence) -> tuple[Caution, ...]:
         _ceiling,
         _recall_ceiling,
         _tiny_corpus,
+        _ambiguous_queries,
         _copied_queries,
         _shared_relevant_documents,
         _duplicate_documents,
@@ -305,7 +307,7 @@ def _batch_mismatch(e: Evidence) -> Iterator[Caution]:
 
 
 def _other_chunking(e: Evidence) -> Iterator[Caution]:
-    for side, system in e.sides:
+    for side, system in e.leaves:
         share = system.origin.unknown_share
         if share > 0.5:
             yield Caution(
@@ -369,6 +371,21 @@ def copied_shares(evalset: Evalset, gold: NDArray[np.int64]) -> Values:
             documents[document] = frozenset(tokenize(evalset.document_texts[document], "auto"))
         shares[query] = len(words & documents[document]) / len(words)
     return shares
+
+
+def _ambiguous_queries(e: Evidence) -> Iterator[Caution]:
+    marked = [fields.get("ambiguous") is True for fields in e.evalset.query_metadata]
+    is_evaluated = e.gold >= 0
+    n_marked = int(np.count_nonzero(np.array(marked, dtype=np.bool_) & is_evaluated))
+    n = int(np.count_nonzero(is_evaluated))
+    if n_marked > 0.05 * n:
+        yield Caution(
+            code="ambiguous_queries",
+            message=f"{n_marked} of {n} queries ({n_marked / n:.0%}) are marked as ambiguous: "
+            "other documents may answer them as well, and a hit on those counts as a miss.",
+            advice="See them apart with --slice ambiguous; mend or remove them, or judge the other "
+            "documents.",
+        )
 
 
 def _copied_queries(e: Evidence) -> Iterator[Caution]:

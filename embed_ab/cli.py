@@ -309,7 +309,11 @@ def _build_set_flags(parser: argparse.ArgumentParser) -> None:
         "Default: mock.",
     )
     numbers = {
-        "chunk-chars": (int, "Longest piece of a document, in characters. Default: 600."),
+        "chunk-chars": (
+            int,
+            "Longest piece of a document, in characters; a heading alone is put before the piece "
+            "that follows. Default: 600.",
+        ),
         "per-chunk": (int, "Questions to ask for about each piece. Default: 1."),
         "max-chunks": (int, "Ask about so many pieces at most; all of them are documents."),
         "max-copy": (

@@ -42,7 +42,7 @@ from embed_ab.matrix import LABELS, Matrix, compare_all
 from embed_ab.matrix import redacted as redacted_matrix
 from embed_ab.metrics import Metric
 from embed_ab.origin import System
-from embed_ab.providers.base import Role
+from embed_ab.providers.base import Embedder, Role
 from embed_ab.providers.cache import StoreInfo, VectorStore, cache_folder, clear_store
 from embed_ab.records import is_blank
 from embed_ab.result import Comparison, Measured, Wait, redacted
@@ -306,12 +306,16 @@ def _retrieve_all(
     options = settings.options()
     seconds: dict[str, float] = {}
     retrieved: dict[str, systems.Retrieved] = {}
+    shared: dict[str, systems.Retrieved] = {}
+    contacted: dict[str, Embedder] = {}
+    for label, spec in specs.items():
+        systems.check(spec, sides[label])
     needs_store = any(map(systems.embeds, specs.values()))
     folder = cache_folder(os.environ) if settings.cache and needs_store else None
     with closing(VectorStore.open(folder)) as store:
         for label, spec in specs.items():
             # A server that is down is said before a model here has worked for an hour.
-            systems.contact(spec, sides[label], store)
+            systems.contact(spec, sides[label], evalset, store, contacted)
         for label, spec in specs.items():
             started = time.perf_counter()
             retrieved[label] = systems.retrieve(
@@ -322,6 +326,8 @@ def _retrieve_all(
                 store,
                 on_progress,
                 min_grade=options.min_grade,
+                shared=shared,
+                contacted=contacted,
             )
             seconds[label] = time.perf_counter() - started
     return retrieved, seconds
@@ -386,19 +392,17 @@ def parity(
         few = np.sort(rng.choice(rows, min(sample, len(rows)), replace=False)).tolist()
         return core_parity.Texts(role=role, ids=ids, texts=texts).only(few)
 
+    documents = drawn("document", evalset.document_ids, evalset.document_texts)
+    queries = drawn("query", evalset.query_ids, evalset.query_texts)
     folder = cache_folder(os.environ) if settings.cache else None
     with _unquoted(settings.redact), closing(VectorStore.open(folder)) as store:
         a, b = (
-            systems.subject(spec, settings.side(label), label, store, on_progress)
+            systems.subject(
+                spec, settings.side(label), label, documents, queries, store, on_progress
+            )
             for label, spec in specs.items()
         )
-        return core_parity.compare(
-            a,
-            b,
-            drawn("document", evalset.document_ids, evalset.document_texts),
-            drawn("query", evalset.query_ids, evalset.query_texts),
-            k=settings.k,
-        )
+        return core_parity.compare(a, b, documents, queries, k=settings.k)
 
 
 def judge_again(path: Path, settings: Settings) -> tuple[Comparison, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from embed_ab import cautions, gate, metrics, overlap, paired, rerank, resampling, slices
 from embed_ab.cautions import Evidence
 from embed_ab.errors import InputError
-from embed_ab.evalset import Evalset
+from embed_ab.evalset import Evalset, normalized_text
 from embed_ab.gate import Gate, GateVerdict, SliceName
 from embed_ab.metrics import Gain, Metric
 from embed_ab.origin import System
@@ -37,6 +37,7 @@ TEXT_LENGTH = 300
 MAX_HITS = 20
 """Documents of each list that a detailed query shows."""
 MAX_RELEVANT = 10
+_SIDES: tuple[Literal["A", "B"], ...] = ("A", "B")
 SLICED = (
     "the difference of every slice as that of the whole; p-values Holm-adjusted over all slices of "
     "{} queries or more; against the whole: the interval lies on the other side of 0"
@@ -151,6 +152,8 @@ def compare_runs(
     )
     lists = a.run.documents, b.run.documents
     jaccard = overlap.jaccard(*lists, options.k)
+    firsts = {label: _first_relevant(s.run, evalset, options) for label, s in systems.items()}
+    cut = {label: _relevant_cut(system, evalset, options) for label, system in systems.items()}
     rbo = overlap.rbo_ext(*lists, options.k, RBO_P)
     return Comparison(
         schema_version=SCHEMA_VERSION,
@@ -179,6 +182,11 @@ def compare_runs(
                 text=evalset.query_texts[query],
                 n_relevant=int(n_relevant[query]),
                 cluster=None if clusters is None else int(clusters[query]),
+                rank_a=firsts["A"][query][0],
+                rank_b=firsts["B"][query][0],
+                unjudged_a=firsts["A"][query][1],
+                unjudged_b=firsts["B"][query][1],
+                truncated=tuple(label for label in _SIDES if query in cut[label]),
                 slices=slices.values_of(parts, query),
                 a=_row(values["A"], query),
                 b=_row(values["B"], query),
@@ -189,9 +197,9 @@ def compare_runs(
             for query in range(len(evalset.query_ids))
         ),
         details=tuple(
-            _detail(evalset, query, a.run, b.run, options)
-            for query in extreme_queries(
-                values["B"][primary] - values["A"][primary], options.worst_queries
+            _detail(evalset, query, a.run, b.run, bm25.run if bm25 else None, options)
+            for query in telling_queries(
+                values["B"][primary] - values["A"][primary], jaccard, options.worst_queries
             )
         ),
         conventions=_conventions(options, is_sliced=bool(sliced)),
@@ -298,13 +306,49 @@ def gold_documents(evalset: Evalset, min_grade: int) -> NDArray[np.int64]:
     return gold
 
 
-def extreme_queries(difference: Values, n: int) -> list[int]:
-    """Return up to n queries B loses, worst first, then up to n it wins, best first."""
+def telling_queries(difference: Values, jaccard: Values, n: int) -> list[int]:
+    """Return up to n queries B loses, worst first, up to n it wins, best first, then others.
+
+    There are 2n if there are so many queries: the others are those that changed most, then those
+    whose lists are least alike. difference, jaccard: (n_queries,).
+    """
     order = np.argsort(difference, kind="stable")  # NaN last; equal ones by query id
     losses = [int(query) for query in order if difference[query] < -paired.TOLERANCE]
     order = np.argsort(-difference, kind="stable")
     wins = [int(query) for query in order if difference[query] > paired.TOLERANCE]
-    return losses[:n] + wins[:n]
+    telling = losses[:n] + wins[:n]
+    change = np.round(np.nan_to_num(np.abs(difference)), 9)  # noise would order the ties
+    is_excluded = np.isnan(difference)
+    others = np.lexsort((jaccard, -change, is_excluded)).tolist()
+    shown = set(telling)
+    rest = [query for query in others if query not in shown]
+    return telling + rest[: 2 * n - len(telling)]
+
+
+def _first_relevant(run: Run, evalset: Evalset, options: Options) -> list[tuple[int | None, int]]:
+    """Return each query's rank of the first relevant document, and what is unjudged above it.
+
+    Unjudged documents are counted up to rank k.
+    """
+    grades = metrics.grade_matrix(run.documents[:, : options.deepest], evalset.qrels)
+    is_relevant = grades >= options.min_grade
+    found = np.where(is_relevant.any(axis=1), is_relevant.argmax(axis=1), grades.shape[1])
+    is_above = np.arange(grades.shape[1]) < np.minimum(found, options.k)[:, None]
+    n_unjudged = np.count_nonzero((grades == metrics.UNJUDGED) & is_above, axis=1)
+    return [
+        (int(rank) + 1 if rank < grades.shape[1] else None, int(n))
+        for rank, n in zip(found, n_unjudged, strict=True)
+    ]
+
+
+def _relevant_cut(system: System, evalset: Evalset, options: Options) -> set[int]:
+    """Return the queries with a relevant document whose end the system never saw."""
+    if system.is_cut is None:
+        return set()
+    qrels = evalset.qrels
+    is_cut = system.is_cut[qrels.documents] & (qrels.grades >= options.min_grade)
+    rows = np.searchsorted(qrels.offsets, np.flatnonzero(is_cut), side="right") - 1
+    return set(rows.tolist())
 
 
 def clusters_by(
@@ -393,9 +437,14 @@ def _evalset_record(evalset: Evalset, *, n_evaluated: int) -> EvalsetRecord:
     )
 
 
-def _detail(evalset: Evalset, query: int, a: Run, b: Run, options: Options) -> QueryDetail:
+def _detail(
+    evalset: Evalset, query: int, a: Run, b: Run, bm25: Run | None, options: Options
+) -> QueryDetail:
     documents, grades = evalset.qrels.of(query)
     grade_of = dict(zip(documents.tolist(), grades.tolist(), strict=True))
+    relevant = [d for d, grade in grade_of.items() if grade >= options.min_grade]
+    relevant.sort(key=lambda d: (-grade_of[d], d))
+    alike = {_letters(evalset, document): document for document in reversed(relevant)}
 
     def text(document: int) -> str:
         return evalset.document_texts[document][:TEXT_LENGTH]
@@ -409,17 +458,25 @@ def _detail(evalset: Evalset, query: int, a: Run, b: Run, options: Options) -> Q
                 score=float(score),
                 grade=grade_of.get(int(document)),
                 text=text(document),
+                rank_bm25=rank(document, bm25),
+                twin_of=twin_of(int(document)),
             )
             for document, score in ranked
             if document >= 0
         )
 
-    def rank(document: int, run: Run) -> int | None:
+    def twin_of(document: int) -> str:
+        if grade_of.get(document, 0) >= options.min_grade:
+            return ""
+        twin = alike.get(_letters(evalset, document))
+        return "" if twin is None else evalset.document_ids[twin]
+
+    def rank(document: int, run: Run | None) -> int | None:
+        if run is None:
+            return None
         found = np.flatnonzero(run.documents[query, : options.deepest] == document)
         return int(found[0]) + 1 if found.size else None
 
-    relevant = [d for d, grade in grade_of.items() if grade >= options.min_grade]
-    relevant.sort(key=lambda d: (-grade_of[d], d))
     return QueryDetail(
         query=evalset.query_ids[query],
         relevant=tuple(
@@ -429,6 +486,7 @@ def _detail(evalset: Evalset, query: int, a: Run, b: Run, options: Options) -> Q
                 rank_a=rank(document, a),
                 rank_b=rank(document, b),
                 text=text(document),
+                rank_bm25=rank(document, bm25),
             )
             for document in relevant[:MAX_RELEVANT]
         ),
@@ -437,14 +495,19 @@ def _detail(evalset: Evalset, query: int, a: Run, b: Run, options: Options) -> Q
     )
 
 
+def _letters(evalset: Evalset, document: int) -> str:
+    text = evalset.document_texts[document]
+    return normalized_text(text) or text
+
+
 def _conventions(options: Options, *, is_sliced: bool) -> dict[str, str]:
     gain = "2^grade − 1" if options.gain == "exponential" else "the grade itself"
     kinds = {"expanded": "expanded percentiles", "percentile": "percentiles", "bca": "BCa"}
     by = {"none": "queries", "gold": "groups of queries with the same best relevant document"}
     return {
         "document text": "title and text joined with one space",
-        "ranking": "score descending, then document id ascending; documents without text are never "
-        "retrieved",
+        "ranking": "score descending, then document id ascending; only run files rank documents "
+        "without text",
         "nDCG": f"gain {gain}, discount log2(rank + 1), ideal order over all judged documents",
         "relevant": f"grade {options.min_grade} or higher; unjudged counts as not relevant",
         "excluded": "queries without a relevant document are left out of the means",

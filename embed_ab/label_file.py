@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -111,21 +112,22 @@ def with_judged(rows: list[Cells], earlier: Iterable[Cells]) -> list[Cells]:
 def take_in(path: Path, rows: list[Cells]) -> None:
     """Put into rows, in place, what a person has written into their file since it was written.
 
-    Cells that a model or the set fills are not looked at; judged rows for other pairs are added.
+    Cells that a model or the set fills are not looked at; judged rows for other pairs are added,
+    and so is a person's second grade for a pair, for the merge to refuse.
     Raises: EvalsetError where the file cannot be read now.
     """
     ours = {*_IDS, *_TEXTS, *_OF_MODEL}
-    row_of = {place_of(cells): cells for cells in reversed(rows)}
-    seen: set[Place] = set()
+    # Rows of one pair stand in the file in the order in which they were written.
+    waiting: dict[Place, deque[Cells]] = {}
+    for cells in rows:
+        waiting.setdefault(place_of(cells), deque()).append(cells)
     for _, cells in read(path):
         place = place_of(cells)
-        if place in row_of and place not in seen:
-            seen.add(place)
-            row_of[place].update({c: v for c, v in cells.items() if c not in ours})
-        elif is_judged(cells) and place not in row_of:
+        if waiting.get(place):
+            waiting[place].popleft().update({c: v for c, v in cells.items() if c not in ours})
+        elif cells.get("grade", "").strip() or (is_judged(cells) and place not in waiting):
             rows.append(cells)
-            row_of[place] = cells
-            seen.add(place)
+            waiting.setdefault(place, deque())
 
 
 def read(path: Path) -> list[tuple[int, Cells]]:

@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers import ollama, openai
-from embed_ab.providers.http import RequestRefused, Server, shown
+from embed_ab.providers.addresses import shown
+from embed_ab.providers.http import RequestRefused, Server
 from embed_ab.providers.threads import outcomes
 
 Message = Mapping[str, str]
@@ -31,6 +32,12 @@ _MAX_NEW_TOKENS = 4_096  # a model caught in a loop would write for ever
 _THOUGHTS_END = "</think>"
 _START = re.compile(r"[{\[]")
 _MANY_REFUSALS = 5
+# As words, also within response_format or json_schema: "information" is about something else.
+_FORMAT = re.compile(
+    r"(?<![a-z])((response)?formats?|json(schema|object)?|schemas?)(?![a-z])", re.IGNORECASE
+)
+_TEMPERATURE = re.compile(r"(?<![a-z])temperature(?![a-z])", re.IGNORECASE)
+_SEED = re.compile(r"(?<![a-z])seed(?![a-z])", re.IGNORECASE)
 
 
 class UnreadableAnswer(ProviderError):
@@ -50,10 +57,13 @@ class Chat(Protocol):
 
     @property
     def digest(self) -> str:
-        """What the model's name means now; "" where the server does not tell. Asks it once.
+        """What the model's name meant at first; "" where the server does not tell. Asks it once.
 
         Raises: ProviderError.
         """
+
+    def digest_now(self) -> str:
+        """What the model's name means now. Asks the server each time. Raises: ProviderError."""
 
     def complete(
         self, messages: Sequence[Message], schema: Schema, *, seed: int = 0
@@ -149,6 +159,10 @@ class OllamaChat:
     @cached_property
     def digest(self) -> str:
         """As `Chat.digest`."""
+        return self.digest_now()
+
+    def digest_now(self) -> str:
+        """As `Chat.digest_now`."""
         try:
             return ollama.listed_digest(self.server, self.model) or ""
         except RequestRefused:
@@ -195,6 +209,10 @@ class OpenAIChat:
         """As `Chat.address`."""
         return shown(self.server.base_url)
 
+    def digest_now(self) -> str:
+        """As `Chat.digest_now`."""
+        return self.digest
+
     def complete(
         self, messages: Sequence[Message], schema: Schema, *, seed: int = 0
     ) -> dict[str, Any]:
@@ -207,8 +225,9 @@ class OpenAIChat:
             "seed": seed,
         }
         body = {"model": self.model, "messages": [dict(message) for message in messages]}
+        blamed: set[str] = set()
         while True:
-            used = [name for name in extras if name not in self._left_out]
+            used = [name for name in extras if name not in self._left_out | blamed]
             more = {name: extras[name] for name in used if not name.startswith("json")}
             formats = [name for name in used if name.startswith("json")]
             if formats:
@@ -216,12 +235,14 @@ class OpenAIChat:
             try:
                 reply = self.server.post("/chat/completions", body | more)
             except RequestRefused as refused:
-                blamed = _blamed(refused, formats, more)
-                if blamed is None:
+                name = _blamed(refused, formats, more)
+                if name is None:
                     raise
-                with self._lock:
-                    self._left_out.add(blamed)
+                blamed.add(name)
                 continue
+            # Only now is it known that the refusal was about these, and not about the texts.
+            with self._lock:
+                self._left_out.update(blamed)
             choices = reply.get("choices")
             first = choices[0] if isinstance(choices, list) and choices else None
             message = first.get("message") if isinstance(first, dict) else None
@@ -232,10 +253,10 @@ def _blamed(refused: RequestRefused, formats: Sequence[str], sent: Mapping[str, 
     """Which of the fields that not every server takes a refusal is about; None for none of them."""
     if refused.status not in (400, 422) or refused.names_length:
         return None
-    said = refused.said.lower()
-    if formats and ("format" in said or "json" in said or "schema" in said):
+    if formats and refused.speaks_of(_FORMAT):
         return formats[0]
-    return next((name for name in ("temperature", "seed") if name in sent and name in said), None)
+    others = (("temperature", _TEMPERATURE), ("seed", _SEED))
+    return next((n for n, words in others if n in sent and refused.speaks_of(words)), None)
 
 
 def _answer(name: str, message: Any, schema: Schema) -> dict[str, Any]:

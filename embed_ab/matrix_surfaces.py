@@ -17,7 +17,7 @@ from embed_ab.render import (
     REDACTED_NOTICE,
     cost_table,
     fitted,
-    page,
+    plain_page,
     set_sentence,
 )
 
@@ -49,7 +49,7 @@ def schema() -> dict[str, Any]:
 
 def html(matrix: Matrix) -> str:
     """Return the report: one page that needs no other file, no script and no network."""
-    return page("matrix.html", context_of(matrix))
+    return plain_page("matrix.html", context_of(matrix))
 
 
 def markdown(matrix: Matrix, *, max_bytes: int = COMMENT_BYTES) -> str:

@@ -125,7 +125,10 @@ class Cause:
 
 @dataclass(frozen=True, kw_only=True)
 class Parity:
-    """The answer; `agreements` is () where the dimensions differ."""
+    """The answer; `agreements` is () where the dimensions differ.
+
+    tried: in a word each, what was tried to find the causes.
+    """
 
     a: str
     b: str
@@ -134,6 +137,7 @@ class Parity:
     ranks: RankAgreement
     finding: Finding
     causes: tuple[Cause, ...]
+    tried: tuple[str, ...]
     notes: tuple[str, ...]
 
     @property
@@ -159,6 +163,7 @@ def compare(a: Subject, b: Subject, documents: Texts, queries: Texts, *, k: int)
     dimensions = vectors_a["document"].shape[1], vectors_b["document"].shape[1]
     ranks = rank_agreement(vectors_a, vectors_b, k)
     notes = tuple(_notes(a, b, documents))
+    tried: tuple[str, ...] = ()
     if dimensions[0] != dimensions[1]:
         causes = tuple(_cut(vectors_a["document"], vectors_b["document"]))
         agreements: tuple[Agreement, ...] = ()
@@ -170,7 +175,7 @@ def compare(a: Subject, b: Subject, documents: Texts, queries: Texts, *, k: int)
         finding = _finding(agreements)
         causes = ()
         if finding != "the same":
-            causes = tuple(_causes(a, b, texts, vectors_a, vectors_b, agreements))
+            causes, tried = _causes(a, b, texts, vectors_a, vectors_b, agreements)
     return Parity(
         a=a.system,
         b=b.system,
@@ -179,6 +184,7 @@ def compare(a: Subject, b: Subject, documents: Texts, queries: Texts, *, k: int)
         ranks=ranks,
         finding=finding,
         causes=causes,
+        tried=tried,
         notes=notes,
     )
 
@@ -213,8 +219,13 @@ def rank_agreement(a: Mapping[Role, Vectors], b: Mapping[Role, Vectors], k: int)
     )
 
 
+def _is_same(found: Agreement) -> bool:
+    # The mean too: a few texts that were cut are above the 5th percentile's reach.
+    return min(found.mean, found.p5) >= SAME_VECTOR
+
+
 def _finding(agreements: Sequence[Agreement]) -> Finding:
-    if all(min(found.mean, found.p5) >= SAME_VECTOR for found in agreements):
+    if all(_is_same(found) for found in agreements):
         return "the same"
     if all(found.mean >= NEARLY_SAME for found in agreements):
         return "nearly the same"
@@ -254,80 +265,113 @@ def _causes(
     vectors_a: Mapping[Role, Vectors],
     vectors_b: Mapping[Role, Vectors],
     agreements: Sequence[Agreement],
-) -> Iterator[Cause]:
-    """What undoing shows to be a cause; where nothing else is found, pooling is tried too."""
-    found = [*_order(vectors_a["document"], vectors_b["document"]), *_batch(a, b)]
-    differing = [agreement.role for agreement in agreements if agreement.p5 < SAME_VECTOR]
-    for role in differing:
-        few = texts[role].only(range(min(_TRIED, len(texts[role].texts))))
-        before = float(cosines(vectors_a[role], vectors_b[role])[: len(few.texts)].mean())
-        found += _prompt(a, b, few, before)
-        found += _truncation(a, b, texts[role], cosines(vectors_a[role], vectors_b[role]))
-    if not found:
-        found += _pooling(a, b, texts, vectors_a, vectors_b)
-    yield from found
+) -> tuple[tuple[Cause, ...], tuple[str, ...]]:
+    """What undoing shows to be a cause, and what was tried.
+
+    Where nothing else is found, pooling is tried too.
+    """
+    attempts: list[tuple[str, Sequence[Cause] | None]] = [
+        ("order", _order(vectors_a["document"], vectors_b["document"])),
+        ("batches", _batch(a, b)),
+    ]
+    for found in agreements:
+        if not _is_same(found):
+            role = found.role
+            own = cosines(vectors_a[role], vectors_b[role])
+            attempts.append(("prompts", _prompt(a, b, texts[role], own)))
+            attempts.append(("lengths", _truncation(a, b, texts[role], own)))
+    if not any(causes for _, causes in attempts):
+        attempts.append(("pooling", _pooling(a, b, texts, vectors_a, vectors_b)))
+    causes = tuple(cause for _, causes in attempts for cause in causes or ())
+    return causes, tuple(dict.fromkeys(what for what, causes in attempts if causes is not None))
 
 
 def _explains(before: float, after: float) -> bool:
     return before < SAME_VECTOR and 1 - after <= (1 - before) / 2
 
 
-def _order(a: Vectors, b: Vectors) -> Iterator[Cause]:
+def _order(a: Vectors, b: Vectors) -> list[Cause]:
     """Whether a text's vector comes back in another text's place."""
     products = a.astype(np.float64) @ b.T.astype(np.float64)
     own, best = products.diagonal(), products.max(axis=1)
     n_moved = int(np.count_nonzero(own < best - 0.01))
-    if best.mean() >= NEARLY_SAME and n_moved > 0.1 * len(a):
-        yield Cause(
+    if best.mean() < NEARLY_SAME or n_moved <= 0.1 * len(a):
+        return []
+    return [
+        Cause(
             code="order",
             message=f"Vectors are in each other's places: for {n_moved} of {len(a)} documents B's "
             f"vector of another text is nearer to A's. Matched so, the mean cosine is "
             f"{best.mean():.4f} instead of {own.mean():.4f}.",
             advice="Embed one text at a time (batch_size=1 after the name, and --no-cache).",
         )
+    ]
 
 
-def _batch(a: Subject, b: Subject) -> Iterator[Cause]:
-    for label, subject in (("A", a), ("B", b)):
-        facts = subject.facts()
-        cosine = None if facts is None else facts.batch_cosine
-        if cosine is not None and cosine < SAME_VECTOR:
-            yield Cause(
-                code="batch",
-                message=f"{label} gives a text another vector in a batch than alone: cosine "
-                f"{cosine:.4f}.",
-                advice="Embed one text at a time (batch_size=1 after the name, and --no-cache).",
-            )
+def _batch(a: Subject, b: Subject) -> list[Cause] | None:
+    """Sides whose vectors depend on the batch; None where no model told."""
+    told = {
+        label: facts.batch_cosine
+        for label, facts in (("A", a.facts()), ("B", b.facts()))
+        if facts is not None and facts.batch_cosine is not None
+    }
+    if not told:
+        return None
+    return [
+        Cause(
+            code="batch",
+            message=f"{label} gives a text another vector in a batch than alone: cosine "
+            f"{cosine:.4f}.",
+            advice="Embed one text at a time (batch_size=1 after the name, and --no-cache).",
+        )
+        for label, cosine in told.items()
+        if cosine < SAME_VECTOR
+    ]
 
 
-def _prompt(a: Subject, b: Subject, few: Texts, before: float) -> Iterator[Cause]:
-    """The prompt of one side that brings it nearest to the other as it is."""
-    role = few.role
+def _differing(texts: Texts, found: NDArray[np.float64]) -> tuple[list[int], Texts]:
+    """The first texts whose vectors differ, as rows and as texts."""
+    rows = np.flatnonzero(found < SAME_VECTOR)[:_TRIED].tolist()
+    return rows, texts.only(rows)
+
+
+def _prompt(a: Subject, b: Subject, texts: Texts, found: NDArray[np.float64]) -> list[Cause] | None:
+    """The prompt of one side that brings it nearest to the other as it is.
+
+    None where no side can do without its prompt.
+    """
+    role = texts.role
+    rows, few = _differing(texts, found)
     prompts = ["", *(side.prompt(r) for side in (a, b) for r in (role, *_ROLES))]
     prompts += [side.expected.get(role, "") for side in (a, b)]
     best: tuple[float, str, str, str] | None = None
     # B first, which is the one to mend; A only where it comes clearly nearer.
     for label, side, other in (("B", b, a), ("A", a, b)):
-        if side.bare is None:
+        others = [prompt for prompt in dict.fromkeys(prompts) if prompt != side.prompt(role)]
+        if side.bare is None or not others:
             continue
         fixed = other.embed(few)
-        for prompt in dict.fromkeys(prompts):
-            if prompt == side.prompt(role):
-                continue
+        for prompt in others:
             tried = side.bare(few.changed(lambda text, prompt=prompt: prompt + text))  # type: ignore[misc]
             after = float(cosines(tried, fixed).mean())
             if best is None or after > best[0] + 1e-3 * (1 - best[0]) + 1e-6:
                 best = (after, label, prompt, side.prompt(role))
-    if best is not None and _explains(before, best[0]):
-        after, label, prompt, used = best
-        flag = f"--{label.lower()}-{'query' if role == 'query' else 'doc'}-prompt"
-        yield Cause(
+    if best is None:
+        return None
+    after, label, prompt, used = best
+    before = float(found[rows].mean())
+    if not _explains(before, after):
+        return []
+    flag = f"--{label.lower()}-{'query' if role == 'query' else 'doc'}-prompt"
+    return [
+        Cause(
             code="prompt",
             message=f"The prompts differ: with {_quoted(prompt)} instead of {_quoted(used)} before "
             f"{label}'s {_MANY[role]} the mean cosine of {len(few.texts)} of them is {after:.4f} "
             f"instead of {before:.4f}.",
             advice=f"Give {flag} {shlex.quote(prompt)}, or change what the other side puts there.",
         )
+    ]
 
 
 def _quoted(prompt: str) -> str:
@@ -336,32 +380,34 @@ def _quoted(prompt: str) -> str:
 
 def _truncation(
     a: Subject, b: Subject, texts: Texts, found: NDArray[np.float64]
-) -> Iterator[Cause]:
-    """Whether the longest texts agree once they are short."""
+) -> list[Cause] | None:
+    """Whether the longest texts agree once they are short; None where that cannot be tried."""
     if a.is_given or b.is_given:
-        return
+        return None
     by_length = np.argsort([-len(text) for text in texts.texts], kind="stable")
     longest = [row for row in by_length[:_TRIED].tolist() if len(texts.texts[row]) > 2 * _SHORT]
     if not longest:
-        return
+        return None
     before = float(found[longest].mean())
     short = texts.only(longest).changed(lambda text: text[:_SHORT].strip() or text)
     after = float(cosines(a.embed(short), b.embed(short)).mean())
-    if _explains(before, after):
-        limits = []
-        for label, side in (("A", a), ("B", b)):
-            facts = side.facts()
-            limit = None if facts is None else facts.max_length
-            limits.append(f"{label} {'of unknown length' if limit is None else f'{limit} tokens'}")
-        many = _MANY[texts.role]
-        yield Cause(
+    if not _explains(before, after):
+        return []
+    limits = []
+    for label, side in (("A", a), ("B", b)):
+        facts = side.facts()
+        limit = None if facts is None else facts.max_length
+        limits.append(f"{label} {'of unknown length' if limit is None else f'{limit} tokens'}")
+    return [
+        Cause(
             code="truncation",
-            message=f"Long {many} are cut in different places: the {len(longest)} longest agree "
-            f"at {before:.4f}, their first {_SHORT} characters at {after:.4f}. Longest input: "
-            f"{' and '.join(limits)}.",
+            message=f"Long {_MANY[texts.role]} are cut in different places: the {len(longest)} "
+            f"longest agree at {before:.4f}, their first {_SHORT} characters at {after:.4f}. "
+            f"Longest input: {' and '.join(limits)}.",
             advice="Give both the same limit (st: takes max_length=N; a server has a setting for "
             "its context), or shorter chunks.",
         )
+    ]
 
 
 def _pooling(
@@ -370,21 +416,26 @@ def _pooling(
     texts: Mapping[Role, Texts],
     vectors_a: Mapping[Role, Vectors],
     vectors_b: Mapping[Role, Vectors],
-) -> Iterator[Cause]:
-    few = texts["document"].only(range(min(_TRIED, len(texts["document"].texts))))
-    n = len(few.texts)
-    before = float(cosines(vectors_a["document"][:n], vectors_b["document"][:n]).mean())
+) -> list[Cause] | None:
+    """The pooling of one side that brings it to the other; None where there is none to try."""
+    own = cosines(vectors_a["document"], vectors_b["document"])
+    rows, few = _differing(texts["document"], own)
+    if not rows or not (a.pooled or b.pooled):
+        return None
+    before = float(own[rows].mean())
     for label, side, fixed in (("B", b, vectors_a), ("A", a, vectors_b)):
         tried = {
-            pooling: float(cosines(embed(few), fixed["document"][:n]).mean())
+            pooling: float(cosines(embed(few), fixed["document"][rows]).mean())
             for pooling, embed in side.pooled.items()
         }
         pooling = max(tried, key=tried.__getitem__, default="")
         if tried and _explains(before, tried[pooling]):
-            yield Cause(
-                code="pooling",
-                message=f"Pooling differs: with {pooling} in {label} the mean cosine of {n} "
-                f"documents is {tried[pooling]:.4f} instead of {before:.4f}.",
-                advice=f"Write pooling={pooling} after {label}'s name, or change the other's.",
-            )
-            return
+            return [
+                Cause(
+                    code="pooling",
+                    message=f"Pooling differs: with {pooling} in {label} the mean cosine of "
+                    f"{len(rows)} documents is {tried[pooling]:.4f} instead of {before:.4f}.",
+                    advice=f"Write pooling={pooling} after {label}'s name, or change the other's.",
+                )
+            ]
+    return []

@@ -15,9 +15,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from embed_ab import formats
+from embed_ab import formats, page
 from embed_ab.gate import Finding, SliceName, decisive
-from embed_ab.paired import TOLERANCE, PairedDifference
+from embed_ab.paired import PairedDifference
 from embed_ab.result import Comparison, EvalsetRecord, Hit, QueryRow, SystemRecord, Wait
 from embed_ab.slices import Slice, Sliced, SliceFinding
 
@@ -31,8 +31,12 @@ SYMBOLS: dict[Finding | SliceFinding, Markup] = {
     "inconclusive": Markup("?"),
     "too few queries": Markup("–"),
 }
-MAX_ROWS = 1_000
-"""Rows of the page's table of all queries; the JSON holds the rest."""
+PAGE_BYTES = 1_900_000
+"""Of the report; above that it opens slowly, and fewer and shorter passages are shown."""
+OPEN = ((200, 300), (200, 160), (200, 80), (200, 30), (100, 30), (50, 30), (0, 0))
+"""How many queries open to their lists, and the characters of a passage there."""
+MAX_WORST = 10
+"""Queries in the comment; the report has more."""
 MAX_ITEMS = 300
 """Of each section of the comment, where far fewer find room; a stranger's result may have more."""
 COMMENT_BYTES = 60_000
@@ -194,25 +198,61 @@ def ceiling_table(comparison: Comparison) -> CostTable | None:
 
 
 def html(comparison: Comparison) -> str:
-    """Return the report: one page that needs no other file, no script and no network."""
-    return page("report.html", context_of(comparison))
+    """Return the report: one page that needs no other file and no network, at best below 2 MB.
+
+    What is too much is left out: first the ends of passages, then the lists of queries.
+    """
+    folder = resources.files("embed_ab") / "templates"
+    style, script = ((folder / f"report.{kind}").read_text("utf-8") for kind in ("css", "js"))
+    environment = _environment(formats.readable)
+    template = environment.get_template("report.html")
+    context = context_of(comparison) | page.context(comparison)
+    rows: list[page.Row] = context["rows"]
+    detailed = sorted(
+        (row for row in rows if row.detail), key=lambda row: -abs(row.difference or 0)
+    )
+    text = ""
+    for n_open, length in OPEN:
+        if length and page.table_bytes(rows, detailed[:n_open], length) > PAGE_BYTES:
+            continue
+        opened = {row.anchor for row in detailed[:n_open]}
+        text = template.render(
+            context,
+            has_bm25=len(comparison.systems) > 2,
+            style=Markup(style),
+            style_digest=_digest(style),
+            script=Markup(script),
+            script_digest=_digest(script),
+            open=opened,
+            n_open=len(opened),
+            passage_length=length,
+        )
+        if len(text.encode()) <= PAGE_BYTES:
+            break
+    return text
 
 
-def page(template: str, context: Mapping[str, Any]) -> str:
+def plain_page(template: str, context: Mapping[str, Any]) -> str:
     """Return a page with the report's style; every text of a stranger in it is shown as text."""
     style = (resources.files("embed_ab") / "templates" / "report.css").read_text("utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return (
         _environment(formats.readable)
         .get_template(template)
-        .render(context, style=Markup(style), style_digest=digest)
+        .render(context, style=Markup(style), style_digest=_digest(style))
     )
 
 
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
 def notebook(comparison: Comparison) -> str:
-    """Return the report in a frame, so that neither page's style reaches the other."""
+    """Return the report in a frame, so that neither page's style reaches the other.
+
+    Its own script runs there, without access to the notebook.
+    """
     return (
-        '<iframe title="embed-ab report" sandbox width="100%" height="720" '
+        '<iframe title="embed-ab report" sandbox="allow-scripts" width="100%" height="720" '
         f'srcdoc="{escape(html(comparison))}"></iframe>'
     )
 
@@ -228,7 +268,7 @@ def markdown(
     """
     context = context_of(comparison)
     lengths = {
-        "worst": len(context["worst"]),
+        "worst": min(len(context["worst"]), MAX_WORST),
         "slices": len(context["telling"]),
         "ignored": len(comparison.ignored),
         "cautions": len(comparison.cautions),
@@ -292,16 +332,7 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
     min_grade = comparison.min_grade
 
     def difference(row: QueryRow) -> float | None:
-        a, b = row.a[comparison.primary], row.b[comparison.primary]
-        return None if a is None or b is None else b - a
-
-    def movement(row: QueryRow) -> str:
-        change = difference(row)
-        if change is None:
-            return "excluded"
-        if abs(change) <= TOLERANCE:
-            return "tie"
-        return "win" if change > 0 else "loss"
+        return page.difference_of(row, comparison.primary)
 
     def standing(hit: Hit) -> str:
         if hit.grade is None:
@@ -316,9 +347,7 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
             return "better"
         return "worse" if d.high < 0 else "no difference shown"
 
-    detailed = [(rows[detail.query], detail) for detail in comparison.details]
-    largest = sorted(comparison.queries, key=lambda row: -abs(difference(row) or 0))[:MAX_ROWS]
-    largest.sort(key=lambda row: (difference(row) is None, difference(row) or 0, row.query))
+    detailed = [rows[detail.query] for detail in comparison.details]
     evalset = comparison.evalset
     rows_of_slices = slice_rows(comparison)
     large = [r.difference for r in rows_of_slices if not r.is_small]
@@ -330,9 +359,7 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
             dict.fromkeys((*comparison.metrics, *(d.metric for d in comparison.differences)))
         ),
         "differences": {d.metric: d for d in comparison.differences},
-        "worst": [pair for pair in detailed if movement(pair[0]) == "loss"],
-        "best": [pair for pair in detailed if movement(pair[0]) == "win"],
-        "rows": largest,
+        "worst": [row for row in detailed if page.kind_of(difference(row)) == "loss"],
         "slices": rows_of_slices,
         # A slice that holds every query repeats the whole.
         "telling": [
@@ -362,7 +389,6 @@ def context_of(comparison: Comparison) -> dict[str, Any]:
         "ceiling": ceiling_table(comparison),
         "out_of_reach": comparison.candidates.out_of_reach if comparison.candidates else (),
         "difference": difference,
-        "movement": movement,
         "standing": standing,
     }
 

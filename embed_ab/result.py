@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from typing_extensions import TypedDict  # pydantic takes typing's only from Python 3.12 on
 
@@ -31,6 +31,10 @@ class Hit:
     """None where nobody judged the document."""
     text: str
     """At most 300 characters; "" where texts are left out."""
+    rank_bm25: int | None = None
+    """Where BM25 has it; None where it is not among the first `depth`, or there is no BM25."""
+    twin_of: str = ""
+    """A relevant document with the same letters and digits, "" where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +47,7 @@ class Relevant:
     rank_b: int | None
     text: str
     """At most 300 characters; "" where texts are left out."""
+    rank_bm25: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +65,14 @@ class QueryRow:
     bm25: dict[str, Number] | None
     jaccard: float
     rbo: float
+    rank_a: int | None = None
+    """Where A has its first relevant document; None where none is among the first `depth`."""
+    rank_b: int | None = None
+    unjudged_a: int = 0
+    """Of A's first k documents, how many nobody judged and no relevant one stands above."""
+    unjudged_b: int = 0
+    truncated: tuple[Literal["A", "B"], ...] = ()
+    """Which systems never saw the end of a relevant document."""
     slices: dict[str, str] = field(default_factory=dict)
     """By field, the slice of the comparison that the query is in."""
 
@@ -191,7 +204,8 @@ class Comparison:
     overlap: Overlap
     queries: tuple[QueryRow, ...]
     details: tuple[QueryDetail, ...]
-    """Those B loses most, worst first, then those it wins most, by the primary metric."""
+    """Those B loses most, worst first, then those it wins most, by the primary metric, then others
+    until there are twice `worst-queries`."""
     conventions: dict[str, str]
     candidates: Candidates | None = None
     """The frozen candidate sets that B orders; None where B is no reranker."""

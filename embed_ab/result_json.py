@@ -148,6 +148,8 @@ def _fault(comparison: Comparison) -> str:
     ]
     if min((n for n in numbers if n is not None), default=0) < 0:
         return "something was measured to be below 0"
+    if comparison.depth < 1:
+        return "the runs have a depth below 1"
     ids = {row.query for row in comparison.queries}
     if fault := _fault_of_candidates(comparison, ids):
         return f"candidates: {fault}"
@@ -160,6 +162,11 @@ def _fault(comparison: Comparison) -> str:
                 return f"query {query!r} has no value for a metric"
             if any(value is not None and not 0 <= value <= 1 for value in values.values()):
                 return f"query {query!r} has a value outside 0 to 1"
+        ranks = (row.rank_a, row.rank_b)
+        if any(rank is not None and rank < 1 for rank in ranks):
+            return f"query {query!r} has a rank below 1"
+        if min(row.unjudged_a, row.unjudged_b) < 0:
+            return f"query {query!r} has a count below 0"
         if row.cluster is not None and not 0 <= row.cluster < len(comparison.queries):
             return f"query {query!r} has cluster {row.cluster}"
     return ""

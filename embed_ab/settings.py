@@ -34,7 +34,7 @@ from embed_ab.comparison import Options
 from embed_ab.errors import InputError
 from embed_ab.gate import Gate
 from embed_ab.metrics import Metric
-from embed_ab.providers.http import is_secret_name
+from embed_ab.providers.addresses import is_secret_name
 from embed_ab.slices import MAX_FIELD_NAME, MAX_FIELDS
 from embed_ab.system_spec import FORMS, PROVIDERS, Normalisation, SystemSpec
 from embed_ab.systems import Side
@@ -89,7 +89,9 @@ def _object(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
+        found = json.loads(value)
+        json.dumps(found, allow_nan=False)
+        return found
     except (ValueError, RecursionError):
         raise ValueError('Input should be a JSON object, such as {"input_type": "query"}') from None
 
@@ -192,7 +194,8 @@ class Settings(BaseModel):
     model_a: Spec | None = _setting(
         None,
         "System A, the one in use: st:NAME, ollama:NAME, openai:NAME, vectors:FILE, run:FILE, "
-        "bm25:TOKENS, mock:NAME; or rrf(SYSTEM, SYSTEM), blend(SYSTEM, SYSTEM; weights=0.7,0.3).",
+        "bm25:TOKENS, mock:NAME; or rrf(SYSTEM, SYSTEM), blend(SYSTEM, SYSTEM; weights=0.7,0.3), "
+        "rerank(SYSTEM, ce:NAME).",
         group="Systems",
     )
     model_b: Spec | None = _setting(None, "System B, the candidate.", group="Systems")
@@ -206,7 +209,7 @@ class Settings(BaseModel):
     no_positive: Literal["error", "exclude"] | None = _setting(
         None,
         "What to do with queries without a relevant document. By default an error with qrels.tsv, "
-        "and excluded with qrels/SPLIT.tsv.",
+        "and excluded with qrels/SPLIT.tsv and by rerank.",
         group="Evaluation set",
     )
     allow_missing_docs: bool = _setting(
@@ -252,10 +255,10 @@ class Settings(BaseModel):
         False, "Let B load weights in pickle format.", group="Models", not_in_file=True
     )
     a_price_per_million_tokens: Price | None = _setting(
-        None, "What a million tokens of A cost, in any currency.", group="Models", ge=0
+        None, "What a million tokens of A cost, in any currency.", group="Models", ge=0, le=1e9
     )
     b_price_per_million_tokens: Price | None = _setting(
-        None, "What a million tokens of B cost.", group="Models", ge=0
+        None, "What a million tokens of B cost.", group="Models", ge=0, le=1e9
     )
     offline: bool = _setting(False, "Never ask the model hub.", group="Models")
     concurrency: Whole = _setting(4, "Requests to a server at once.", group="Models", ge=1, le=64)
@@ -323,8 +326,9 @@ class Settings(BaseModel):
 
     ignore: Names = _setting((), "Codes of cautions to hide. Repeatable.", group="Output")
     worst_queries: Whole = _setting(
-        10,
-        "How many of the worst and best queries show their documents.",
+        100,
+        "How many of the worst and of the best queries show their documents; others do where these "
+        "are fewer.",
         group="Output",
         ge=0,
         le=100_000,

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,14 @@ from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import Origin, System, Truncation
 from embed_ab.providers import mock, ollama, vectors
-from embed_ab.providers.base import Embedder, ModelFacts, Role, Vectors
+from embed_ab.providers.base import (
+    Embedder,
+    ModelFacts,
+    Reranker,
+    Role,
+    Vectors,
+    vector_fingerprint,
+)
 from embed_ab.providers.cache import VectorStore
 from embed_ab.providers.cross_encoder import CrossEncoderReranker
 from embed_ab.providers.embed import CachedVectors, embed_cached, known_facts
@@ -27,6 +35,7 @@ from embed_ab.providers.measure import batch_cosine, query_seconds
 from embed_ab.providers.openai import BATCH_SIZE, OpenAIEmbedder
 from embed_ab.providers.prompts import expected_prompts, missing_prompt
 from embed_ab.providers.sentence_transformer import POOLINGS, SentenceTransformerEmbedder
+from embed_ab.records import is_blank
 from embed_ab.rerankers import Reranked
 from embed_ab.runs import Run, digest_of
 from embed_ab.runs import read as read_run
@@ -151,27 +160,9 @@ def embeds(spec: SystemSpec) -> bool:
     return any(leaf.provider in EMBEDDERS for leaf in spec.leaves)
 
 
-Rerank = Callable[[SystemSpec, Side, Evalset, Run, OnProgress], Reranked]
-"""Called with the reranker and what to reorder; returns the same documents in its own order."""
-
-
-def _by_none(
-    spec: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
-) -> Reranked:
-    return rerankers.by_none(str(spec), candidates)
-
-
-def _by_scores(
-    spec: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
-) -> Reranked:
-    return rerankers.by_file(str(spec), vectors.path_of(spec.name), evalset, candidates)
-
-
-def _by_cross_encoder(
-    spec: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
-) -> Reranked:
+def _cross_encoder(spec: SystemSpec, side: Side) -> Reranker:
     batch_size = spec.number("batch_size")
-    reranker = CrossEncoderReranker(
+    return CrossEncoderReranker(
         spec.name,
         revision=spec.options.get("revision"),
         max_length=spec.number("max_length"),
@@ -182,16 +173,10 @@ def _by_cross_encoder(
         offline=side.offline,
         **({"batch_size": batch_size} if batch_size else {}),
     )
-    is_pinned = _is_pinned(spec)
-    return rerankers.by_model(
-        str(spec), reranker, evalset, candidates, on_progress, is_pinned=is_pinned
-    )
 
 
-def _by_server(
-    spec: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
-) -> Reranked:
-    reranker = HttpReranker(
+def _served_reranker(spec: SystemSpec, side: Side) -> Reranker:
+    return HttpReranker(
         spec.name,
         os.environ,
         shape=spec.options.get("shape", "jina"),
@@ -199,15 +184,42 @@ def _by_server(
         concurrency=side.concurrency,
         truncate=side.truncate,
     )
-    return rerankers.by_model(str(spec), reranker, evalset, candidates, on_progress)
 
 
-RERANKERS: dict[str, Rerank] = {
-    "none": _by_none,
-    "ce": _by_cross_encoder,
-    "http": _by_server,
-    "scores": _by_scores,
+RERANKERS: dict[str, Callable[[SystemSpec, Side], Reranker]] = {
+    "ce": _cross_encoder,
+    "http": _served_reranker,
 }
+"""How to make a reranker that reads texts; `none` and given scores read none."""
+
+
+def check(spec: SystemSpec, side: Side) -> None:
+    """Raise InputError for what cannot be had, before another system costs time."""
+    for leaf in spec.leaves:
+        if leaf.provider in RERANKERS:
+            RERANKERS[leaf.provider](leaf, side)
+        elif PROVIDERS[leaf.provider].reads_file and not vectors.path_of(leaf.name).exists():
+            raise InputError(
+                f"{leaf}: no such file or folder", hint="Check the path after the colon."
+            )
+
+
+def reordered(
+    spec: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
+) -> Reranked:
+    """Return the candidates in the order of a reranker. Raises: InputError, ProviderError."""
+    if spec.provider == "none":
+        return rerankers.by_none(str(spec), candidates)
+    if spec.provider == "scores":
+        return rerankers.by_file(str(spec), vectors.path_of(spec.name), evalset, candidates)
+    return rerankers.by_model(
+        str(spec),
+        RERANKERS[spec.provider](spec, side),
+        evalset,
+        candidates,
+        on_progress,
+        is_pinned=_is_pinned(spec),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,18 +253,23 @@ def retrieve(
     on_progress: OnProgress,
     *,
     min_grade: int = 1,
+    shared: dict[str, Retrieved] | None = None,
+    contacted: Mapping[str, Embedder] = MappingProxyType({}),
     clock: Callable[[], float] = time.perf_counter,
 ) -> Retrieved:
     """Rank the documents of the set for every query, `depth` deep.
 
+    shared: constituents retrieved so far, also for other systems of this set; takes in new ones,
+        but none of those inside a constituent, whose texts would be counted twice.
+    contacted: embedders of servers, as `contact` left them.
     Raises: InputError, ProviderError.
     """
     depth = min(depth, len(evalset.document_ids))
     if spec.systems:
-        found: dict[str, Retrieved] = {}  # a constituent that stands twice is retrieved once
+        found = {} if shared is None else shared  # what stands twice is retrieved once
 
         def constituent(part: SystemSpec, depth: int) -> Retrieved:
-            key = f"{depth} {part}"
+            key = f"{depth} {part} {side}"
             if key not in found:
                 found[key] = retrieve(
                     part,
@@ -262,6 +279,7 @@ def retrieve(
                     store,
                     on_progress,
                     min_grade=min_grade,
+                    contacted=contacted,
                     clock=clock,
                 )
             return found[key]
@@ -285,7 +303,7 @@ def retrieve(
         nothing = np.zeros(len(evalset.document_ids), dtype=np.bool_)
         return Retrieved(system=System(run=run, origin=Origin(system=str(spec)), is_cut=nothing))
 
-    embedder = EMBEDDERS[spec.provider](spec, side)
+    embedder = contacted.get(f"{spec} {side}") or EMBEDDERS[spec.provider](spec, side)
     before = _probe(embedder, store) if provider.is_model else None
 
     def vectors_of(
@@ -338,14 +356,40 @@ def retrieve(
     )
 
 
-def contact(spec: SystemSpec, side: Side, store: VectorStore) -> None:
-    """Ask the server of a system for what the store does not know of its model.
+def contact(
+    spec: SystemSpec,
+    side: Side,
+    evalset: Evalset,
+    store: VectorStore,
+    contacted: dict[str, Embedder],
+) -> None:
+    """Ask the servers of a system for a first vector, where the store does not have them all.
 
+    contacted: takes in the embedders, for `retrieve`: a server that has answered is trusted more.
     Raises: ProviderError for one that is down or lacks the model.
     """
     for leaf in spec.leaves:
-        if PROVIDERS[leaf.provider].is_served and leaf.provider in EMBEDDERS:
-            known_facts(EMBEDDERS[leaf.provider](leaf, side), store)
+        if not PROVIDERS[leaf.provider].is_served or leaf.provider not in EMBEDDERS:
+            continue
+        embedder = contacted[f"{leaf} {side}"] = EMBEDDERS[leaf.provider](leaf, side)
+        facts = store.facts(embedder.fingerprint, embedder.prompts)
+        if facts is None:
+            known_facts(embedder, store)
+        elif not (
+            store.holds_all(
+                vector_fingerprint(embedder, "document"),
+                "document",
+                facts.document_prompt,
+                [text for text in evalset.document_texts if not is_blank(text)],
+            )
+            and store.holds_all(
+                vector_fingerprint(embedder, "query"),
+                "query",
+                facts.query_prompt,
+                evalset.query_texts,
+            )
+        ):
+            embedder.facts()
 
 
 def _joined(
@@ -362,8 +406,7 @@ def _joined(
     runs = [part.system.run for part in parts]
     if spec.reranker is not None:
         candidates = runs[0].cut(at)
-        rerank = RERANKERS[spec.reranker.provider]
-        reranked = rerank(spec.reranker, side, evalset, candidates, on_progress)
+        reranked = reordered(spec.reranker, side, evalset, candidates, on_progress)
         how = {"reranked": f"the first {at:,} documents, by {spec.reranker}"}
         if spec.reranker.provider != "none":
             parts.append(Retrieved(system=System(run=reranked.run, origin=reranked.origin)))
@@ -624,22 +667,33 @@ def _n_cut(texts: CachedVectors, limit: int | None) -> int:
 
 
 def subject(
-    spec: SystemSpec, side: Side, label: str, store: VectorStore, on_progress: OnProgress
+    spec: SystemSpec,
+    side: Side,
+    label: str,
+    documents: parity.Texts,
+    queries: parity.Texts,
+    store: VectorStore,
+    on_progress: OnProgress,
 ) -> parity.Subject:
-    """Return a system as `parity` takes it. Raises: InputError for one that is no model."""
+    """Return a system as `parity` takes it.
+
+    documents, queries: all whose vectors it will be asked for as they are.
+    Raises: InputError for one that is no model, and for a file of vectors that cannot be used.
+    """
     if spec.precision != "float32":
         raise InputError(
             f"{label} ({spec}): parity looks at vectors before they are quantised",
             hint="Leave out precision; `embed-ab compare` tells what quantising costs.",
         )
     if spec.provider == "vectors":
+        file = vectors.read(spec.name, documents.ids, queries.ids, dim=spec.number("dim"))
+        by_id: dict[Role, dict[str, Vectors]] = {
+            "document": dict(zip(documents.ids, file.documents, strict=True)),
+            "query": dict(zip(queries.ids, file.queries, strict=True)),
+        }
 
         def given(texts: parity.Texts) -> Vectors:
-            documents, queries = (
-                texts.ids if texts.role == role else () for role in ("document", "query")
-            )
-            found = vectors.read(spec.name, documents, queries, dim=spec.number("dim"))
-            return found.documents if texts.role == "document" else found.queries
+            return np.stack([by_id[texts.role][identifier] for identifier in texts.ids])
 
         return parity.Subject(system=str(spec), embed=given, is_given=True)
     make = EMBEDDERS.get(spec.provider)
@@ -677,7 +731,7 @@ def subject(
         facts = known_facts(embedder, store)
         prompt = facts.query_prompt if texts.role == "query" else facts.document_prompt
         found = store.get(
-            embedder.fingerprint,
+            vector_fingerprint(embedder, texts.role),
             texts.role,
             prompt,
             list(dict.fromkeys(texts.texts)),

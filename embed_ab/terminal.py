@@ -347,8 +347,8 @@ def parity(found: Parity, console: Console, *, quiet: bool = False) -> None:
     elif found.finding != "the same" and not found.causes:
         _line(
             console,
-            "No cause found by trying prompts, lengths, order, batches and pooling: other weights, "
-            "quantisation or tokens are left.",
+            f"No cause found; tried: {', '.join(found.tried)}. Other weights, quantisation, "
+            "tokens, and what was not tried, are left.",
         )
     for note in found.notes:
         _line(console, f"note: {note}")

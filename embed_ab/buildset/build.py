@@ -14,9 +14,17 @@ from embed_ab.buildset import filters
 from embed_ab.buildset.asking import OnProgress, ask_questions, verified
 from embed_ab.buildset.chunks import Chunk, split
 from embed_ab.buildset.documents import read
-from embed_ab.buildset.files import RECORD, describe, is_as_written, write
+from embed_ab.buildset.files import (
+    BESIDE,
+    FILES,
+    RECORD,
+    describe,
+    is_as_written,
+    is_record,
+    write,
+)
 from embed_ab.buildset.journal import NAME as JOURNAL
-from embed_ab.buildset.journal import Journal
+from embed_ab.buildset.journal import Journal, is_ours
 from embed_ab.buildset.options import Counts, Options
 from embed_ab.buildset.queries import kept, merged
 from embed_ab.buildset.questions import PROMPT_VERSION, Writer, key_of
@@ -24,6 +32,7 @@ from embed_ab.errors import EmbedAbError, InputError, ProviderError
 from embed_ab.evalset import normalized_text
 from embed_ab.llm import REFUSALS
 from embed_ab.providers.http import RequestRefused
+from embed_ab.readers import find_files
 
 GAPS = ("unreadable", "refused", "unjudged")
 """What the record names because the model has not answered about it."""
@@ -56,12 +65,18 @@ def build(
     made_by = _made_by(options, writer, chunks)
     if finished is not None:
         _refuse_other(out, finished, made_by)
+        _refuse_lacking(out)
         has_gaps = any(finished.get(name) for name in GAPS)
         if not has_gaps or not is_as_written(out, finished) or _has_moved(writer, finished):
             return Built(folder=out, record=finished, was_finished=True)
     counts = Counts()
     gold, asked = _choose(chunks, options, counts)
     with closing(Journal(out)) as journal:
+        if (out / RECORD).exists() if finished is None else not is_as_written(out, finished):
+            raise InputError(
+                f"{out}: another run has finished a set in this folder meanwhile",
+                hint="Run the same command again to see whether it is the same set.",
+            )
         try:
             answers = ask_questions(chunks, asked, options, writer, journal, counts, on_progress)
             queries = merged(list(kept(chunks, gold, answers, options, counts)), counts)
@@ -75,14 +90,15 @@ def build(
             if len(journal) and "again" not in error.hint:
                 error.hint = f"{error.hint.rstrip('.')}. The same command then goes on from here."
             raise
-    record = {
-        **made_by,
-        "model_digest": writer.digest,  # not asked of a server where the set is finished
-        **describe(documents, skipped, chunks, asked, queries, counts),
-    }
+        record = {
+            **made_by,
+            "model_digest": writer.digest,  # not asked of a server where the set is finished
+            **describe(documents, skipped, chunks, asked, queries, counts),
+        }
+        record = write(out, chunks, queries, record)
     return Built(
         folder=out,
-        record=write(out, chunks, queries, record),
+        record=record,
         n_reused=journal.n_reused,
         n_stale=journal.n_found - journal.n_reused,
     )
@@ -92,22 +108,46 @@ def _finished(out: Path) -> dict[str, Any] | None:
     """Return the record of a finished set. Raises: InputError if the folder holds other things."""
     hint = "Choose a new folder for --out."
     try:
-        names = {path.name for path in out.iterdir()} if out.exists() else set()
-        if not names:
-            return None
+        found = sorted(path.name for path in out.iterdir()) if out.exists() else []
+        # Nothing of ours starts with a dot but what a killed run was writing.
+        names = [name for name in found if not name.startswith(".")]
         if RECORD not in names:
-            # A run that was killed while it wrote leaves some of the files.
-            if JOURNAL not in names:
-                raise InputError(f"{out}: holds other files", hint=hint)
+            _refuse_foreign(out, names, hint)
             return None
-        found = json.loads((out / RECORD).read_text("utf-8"))
+        record = json.loads((out / RECORD).read_text("utf-8"))
     except OSError as error:
         raise InputError(f"{out}: {error.strerror or error}", hint=hint) from None
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not isinstance(found.get("counts"), dict):
+    except (ValueError, RecursionError):
+        record = None
+    if not is_record(record):
         raise InputError(f"{out / RECORD}: not a record of build-set", hint=hint)
-    return found
+    found_record: dict[str, Any] = record
+    return found_record
+
+
+def _refuse_foreign(out: Path, names: Sequence[str], hint: str) -> None:
+    """Raise InputError where a folder without a record holds what an ended run did not leave."""
+    # A run that was killed while it wrote leaves some of the files, and always its journal.
+    foreign = [name for name in names if name not in (JOURNAL, *FILES, *BESIDE)]
+    if JOURNAL in names and not is_ours(out / JOURNAL, has_answers=len(names) > 1):
+        foreign.append(JOURNAL)
+    elif names and JOURNAL not in names:
+        foreign = list(names)
+    if foreign:
+        more = ", …" if len(foreign) > 3 else ""
+        raise InputError(f"{out}: holds other files ({', '.join(foreign[:3])}{more})", hint=hint)
+
+
+def _refuse_lacking(out: Path) -> None:
+    """Raise InputError where a finished set has lost a file."""
+    try:
+        find_files(out, "test")
+    except InputError as error:
+        raise InputError(
+            str(error),
+            hint=f"Delete {out / RECORD}: the same command then writes the files anew, with the "
+            "answers in the journal. Judgements added since are then lost.",
+        ) from None
 
 
 def _has_moved(writer: Writer, finished: Mapping[str, Any]) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from embed_ab.buildset.documents import Document
@@ -11,6 +12,16 @@ from embed_ab.buildset.documents import Document
 _FENCE = re.compile(r"\s*(```|~~~)[^`\n]*")
 _HASH_HEADING = re.compile(r"\s{0,3}#{1,6}(\s.*)?")
 _UNDERLINE = re.compile(r"\s{0,3}([=\-~^\"'*+#.:_])\1{2,}\s*")
+_FENCE_START = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
+_PART = 50_000  # characters that the splitter is given at once
+# Where a longer text is cut, best first: headings, paragraphs, lines, sentences, words.
+_BORDERS = (
+    re.compile(r"\n(?=#{1,6}\s)"),
+    re.compile(r"\n[ \t]*\r?\n(?=\S)"),
+    re.compile(r"\n"),
+    re.compile(r"[.!?…][\"')\]]*\s+|[。！？]"),
+    re.compile(r"\s"),
+)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _UNSAFE_IN_ID = re.compile(r"[\s%]")
 
@@ -56,7 +67,8 @@ def _of(document: Document, size: int) -> Iterator[Chunk]:
     sections = _sections(document.text, size) if has_titles else [(0, len(document.text))]
     pieces = [
         (begin + start, piece)
-        for begin, end in sections
+        for section in sections
+        for begin, end in parts(document.text, *section)
         for start, piece in splitter.chunk_indices(document.text[begin:end])
     ]
     for place, (start, piece) in enumerate(pieces):
@@ -88,6 +100,33 @@ def _sections(text: str, size: int) -> Iterator[tuple[int, int]]:
             begin = end
         end = start
     yield begin, end
+
+
+def parts(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield spans of at most _PART characters that together are a section.
+
+    The splitter's time grows with the square of a text, above all of one without line breaks.
+    """
+    is_in_fence = False
+    while end - begin > _PART:
+        part = text[begin : begin + _PART]
+        fences = [found.start() for found in _FENCE_START.finditer(part)]
+        cut = _border(part, fences, is_in_fence)
+        is_in_fence ^= bisect_left(fences, cut) % 2 == 1
+        yield begin, begin + cut
+        begin += cut
+    yield begin, end
+
+
+def _border(part: str, fences: Sequence[int], is_in_fence: bool) -> int:
+    """Return where to cut in the second half of a part: not within code, where that can be."""
+    for borders in _BORDERS:
+        ends = [found.end() for found in borders.finditer(part, len(part) // 2)]
+        outside = [end for end in ends if bisect_left(fences, end) % 2 == is_in_fence]
+        if outside:
+            return outside[-1]
+    lines = [part.rfind(mark, len(part) // 2) + 1 for mark in "\n "]
+    return next((cut for cut in lines if cut), len(part))
 
 
 def _titles(text: str) -> Iterator[int]:

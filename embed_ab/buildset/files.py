@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from embed_ab import __version__
 from embed_ab.buildset.chunks import Chunk
 from embed_ab.buildset.documents import Document, Skipped
@@ -20,6 +22,63 @@ from embed_ab.outputs import write_text
 
 RECORD = "build.json"
 FILES = ("corpus.jsonl", "queries.jsonl", "qrels.tsv")
+BESIDE = ("judgements.jsonl",)
+"""What `label --merge` puts beside the set."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class _Skipped(_Part):
+    source: str
+    reason: str
+
+
+class _CopyShare(_Part):
+    median: float
+    at_least_half: int
+
+
+class _Counts(_Part):
+    documents: int
+    skipped_files: int
+    chunks: int
+    chunks_without_question: dict[str, int]
+    chunks_asked: int
+    questions_written: int
+    questions_dropped: dict[str, int]
+    questions_merged: int
+    queries: int
+    queries_ambiguous: int
+    styles: dict[str, int]
+
+
+class _Verify(_Part):
+    verify: str
+
+
+class _Record(_Part):
+    """What of a record is compared or printed."""
+
+    model: str
+    options: _Verify
+    counts: _Counts
+    copy_share: _CopyShare
+    skipped: list[_Skipped]
+    unreadable: list[str]
+    refused: list[str]
+    fewer: list[str]
+    unjudged: list[str]
+
+
+def is_record(found: object) -> bool:
+    """Return whether what stands in a file is a record as `describe` makes it."""
+    try:
+        _Record.model_validate(found)
+    except ValidationError:
+        return False
+    return True
 
 
 def describe(
@@ -84,11 +143,12 @@ def write(
     judged = [
         f"{query.id}\t{chunks[document].id}\t1" for query in queries for document in query.documents
     ]
-    texts = {
-        "corpus.jsonl": _lines(json.dumps(row, ensure_ascii=False) for row in corpus),
-        "queries.jsonl": _lines(json.dumps(row, ensure_ascii=False) for row in asked),
-        "qrels.tsv": _lines(["query-id\tcorpus-id\tscore", *judged]),
-    }
+    contents = (
+        _lines(json.dumps(row, ensure_ascii=False) for row in corpus),
+        _lines(json.dumps(row, ensure_ascii=False) for row in asked),
+        _lines(["query-id\tcorpus-id\tscore", *judged]),
+    )
+    texts = dict(zip(FILES, contents, strict=True))
     (out / RECORD).unlink(missing_ok=True)  # of a set with gaps: killed here, it is not finished
     for name, text in texts.items():
         write_text(out / name, text)

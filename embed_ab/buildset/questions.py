@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from embed_ab import formats
 from embed_ab.buildset.chunks import Chunk
 from embed_ab.buildset.languages import name_of
+from embed_ab.errors import ProviderError
 from embed_ab.llm import Chat, Message, UnreadableAnswer
 
 T = TypeVar("T")
@@ -55,18 +56,18 @@ class Writer(Protocol):
 
     @property
     def digest(self) -> str:
-        """What the model's name means now, "" where nobody tells. Raises: ProviderError."""
+        """What the model's name means, "" where nobody tells. Raises: ProviderError."""
 
     def questions(self, chunk: Chunk, styles: Sequence[str], language: str) -> list[Question]:
         """Return the questions of a chunk, at best one of each style.
 
-        Raises: UnreadableAnswer, ProviderError.
+        Raises: UnreadableAnswer; ProviderError, also where the name came to mean another model.
         """
 
     def answering(self, question: str, passages: Sequence[str]) -> set[int]:
         """Return which passages answer a question, counted from 0.
 
-        Raises: UnreadableAnswer, ProviderError.
+        Raises: as `questions`.
         """
 
 
@@ -145,9 +146,18 @@ class ChatWriter:
                 # Without another seed and another word the same model would say the same.
                 again = [{"role": "user", "content": _AGAIN}] if attempt else []
                 seed = self.seed + attempt
-                return read(self.chat.complete([*messages, *again], schema, seed=seed))
+                answer = read(self.chat.complete([*messages, *again], schema, seed=seed))
             except UnreadableAnswer as error:
                 unreadable = error
+                continue
+            # After each answer: the journal keeps it under the digest, and the list of models is
+            # read in a thousandth of the time of an answer.
+            if self.digest and self.chat.digest_now() != self.digest:
+                raise ProviderError(
+                    f"{self.name}: the model has changed while it was used",
+                    hint="Run the same command again: what the model before answered is not used.",
+                )
+            return answer
         raise unreadable
 
 

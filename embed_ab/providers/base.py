@@ -13,6 +13,7 @@ from embed_ab.errors import InputError, ProviderError
 
 Role = Literal["query", "document"]
 Vectors = NDArray[np.float32]
+PLAIN_TEXT = "What is an embedding?"  # a server that refuses it refuses any text
 MAX_TOKENS_COUNTED = 10**12  # of one request; beyond it a count means nothing, and sums overflow
 
 
@@ -45,6 +46,8 @@ class Embedded:
     n_kept: int64 (n_texts,) leading characters embedded of a text that the server would not take
         whole, −1 for whole texts; None where all are whole.
     faults: by row, why a text has no vector; its row of `vectors` means nothing.
+    failure: what ended the work early, such as a server that is gone; it is the fault of the rows
+        not reached by then.
     passing: rows shortened for a reason that may pass, such as a busy server: not to be stored.
     """
 
@@ -52,6 +55,7 @@ class Embedded:
     n_tokens: NDArray[np.int64] | None = None
     n_kept: NDArray[np.int64] | None = None
     faults: Mapping[int, ProviderError] = field(default_factory=dict)
+    failure: ProviderError | None = None
     passing: frozenset[int] = frozenset()
 
 
@@ -123,6 +127,17 @@ class Served(Protocol):
     @property
     def truncate(self) -> bool:
         """Whether texts that are too long are shortened, not named."""
+
+    def role_fingerprint(self, role: Role) -> str:
+        """Everything that changes the vectors of one role's texts but the prompt."""
+
+
+def vector_fingerprint(embedder: Embedder, role: Role) -> str:
+    """Return what the vectors of a role are stored under.
+
+    The fingerprint also has the request fields of the other role, which change none of them.
+    """
+    return embedder.role_fingerprint(role) if isinstance(embedder, Served) else embedder.fingerprint
 
 
 def refuse_fields(

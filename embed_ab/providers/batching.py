@@ -9,14 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from embed_ab.errors import ProviderError
-from embed_ab.providers.base import Embedded, Request, Role, Usage, Vectors
+from embed_ab.providers.base import PLAIN_TEXT, Embedded, Request, Role, Usage, Vectors
 from embed_ab.providers.http import RequestRefused
 
 MAX_TOKENS = 100_000  # of one request, estimated; the lowest limit of a large provider is 120,000
 MAX_FAULTS = 3  # texts of a call that are singled out; one is enough to end the run
 _SHORTEST = 16  # characters; a text refused at this length is not refused for its length
 _CLOSER = 4  # bisections: what passes is at most a sixteenth shorter than what would pass
-_PLAIN = "What is an embedding?"
 # What servers say of a single text that is too long, beyond the words that http.py knows.
 _LENGTH = re.compile(
     r"\b(string|text|prompt|document|sequence|content|query|body|payload|entity)s?\b.{0,30}"
@@ -41,6 +40,32 @@ class Answer(NamedTuple):
 def estimated_tokens(text: str) -> int:
     """Return about how many tokens a text has, rather more: English four bytes, Korean three."""
     return _n_bytes(text) // 3 + 1
+
+
+def parts(
+    texts: Sequence[str],
+    rows: Sequence[int],
+    *,
+    max_texts: int,
+    max_tokens: int = MAX_TOKENS,
+    long_tokens: float = float("inf"),
+) -> Iterator[Sequence[int]]:
+    """Split rows into those of one request each, by estimated tokens.
+
+    long_tokens: a text of so many goes alone. No rows are one part without any.
+    """
+    start, tokens = 0, 0
+    is_full = False
+    for place, row in enumerate(rows):
+        more = estimated_tokens(texts[row])
+        is_long = more >= long_tokens
+        is_full |= place - start >= max_texts or tokens + more > max_tokens
+        if place > start and (is_full or is_long):
+            yield rows[start:place]
+            start, tokens = place, 0
+        is_full = is_long
+        tokens += more
+    yield rows[start:]
 
 
 def _n_bytes(text: str) -> int:
@@ -69,40 +94,41 @@ class Batcher:
         self._usage = usage
         # Of single texts: characters of the longest that passed; estimated tokens of the shortest
         # that was refused for its length; bytes of what passed of the last one shortened.
-        self._longest = 0
-        self._too_long: float = float("inf")
-        self._fitting = 0
+        self._longest_chars = 0
+        self._too_long_tokens: float = float("inf")
+        self._fitting_bytes = 0
 
     def embed(self, texts: Sequence[str], role: Role) -> Embedded:
         """Return the vectors of some texts; texts without one are among the faults.
 
-        Raises: ProviderError for what no smaller request can mend.
+        What was answered before a failure comes back with it.
+        Raises: ProviderError for what no smaller request can mend, where nothing was answered.
         """
         work = _Work(texts, role)
-        for rows in self._parts(texts, range(len(texts))):
-            self._fill(work, rows)
+        try:
+            for rows in self._parts(texts, range(len(texts))):
+                self._fill(work, rows)
+        except ProviderError as error:
+            if not work.is_kept.any():
+                raise
+            return work.embedded(error)
         return work.embedded()
 
     def _parts(self, texts: Sequence[str], rows: Sequence[int]) -> Iterator[Sequence[int]]:
         """Split rows by the limits known now; a text that is likely too long goes alone."""
-        start, tokens = 0, 0
-        is_full = False
-        for place, row in enumerate(rows):
-            more = estimated_tokens(texts[row])
-            is_long = more >= self._too_long
-            is_full |= place - start >= self._max_texts or tokens + more > self._max_tokens
-            if place > start and (is_full or is_long):
-                yield rows[start:place]
-                start, tokens = place, 0
-            is_full = is_long
-            tokens += more
-        yield rows[start:]
+        return parts(
+            texts,
+            rows,
+            max_texts=self._max_texts,
+            max_tokens=self._max_tokens,
+            long_tokens=self._too_long_tokens,
+        )
 
     def _fill(self, work: _Work, rows: Sequence[int]) -> bool:
         """Embed some rows; return whether the server took every request but too large ones."""
-        parts = list(self._parts(work.texts, rows))  # an answer before may have taught a limit
-        if len(parts) > 1:
-            return all([self._fill(work, part) for part in parts])
+        split = list(self._parts(work.texts, rows))  # an answer before may have taught a limit
+        if len(split) > 1:
+            return all([self._fill(work, part) for part in split])
         try:
             vectors = self._request([work.texts[row] for row in rows], work)
         except RequestRefused as error:
@@ -122,19 +148,23 @@ class Batcher:
                 self._learn(work, halves, error)
             return False
         work.keep(rows, vectors)
+        is_unsound = ~(np.isfinite(vectors).all(axis=1) & np.any(vectors, axis=1))
         if len(rows) > 1:
-            is_sound = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
-            for place in np.flatnonzero(~is_sound).tolist():
+            for place in np.flatnonzero(is_unsound).tolist():
+                if work.n_unsound + len(work.faults) >= MAX_FAULTS:
+                    break
                 # The company of other texts may be the reason: once more, alone.
                 self._fill(work, [rows[place]])
-        elif (n_tokens := estimated_tokens(work.texts[rows[0]])) >= self._too_long:
-            self._too_long = n_tokens + 1  # this one has more characters a token
+            return True
+        work.n_unsound += int(is_unsound.sum())
+        if (n_tokens := estimated_tokens(work.texts[rows[0]])) >= self._too_long_tokens:
+            self._too_long_tokens = n_tokens + 1  # this one has more characters a token
         return True
 
     def _try_plain(self, work: _Work, error: RequestRefused) -> None:
         """Raise where a short plain text is refused too: then it is the request, not a text."""
         try:
-            self._request([_PLAIN], work)
+            self._send([PLAIN_TEXT], work.role)  # not counted: nobody asked for its vector
         except RequestRefused:
             raise RequestRefused(
                 error.unquoted,
@@ -144,6 +174,7 @@ class Batcher:
                 "the fields of query-params and doc-params.",
                 said=error.said,
             ) from error
+        work.has_passed = True
 
     def _learn(
         self, work: _Work, halves: tuple[Sequence[int], Sequence[int]], error: RequestRefused
@@ -162,11 +193,11 @@ class Batcher:
         is_length = (
             error.names_length
             or error.status == 413
-            or bool(_LENGTH.search(error.said))
-            or (not error.said and len(text) > self._longest)
+            or error.speaks_of(_LENGTH)
+            or (not error.said and len(text) > self._longest_chars)
         )
         if is_length and not error.names_nan:
-            self._too_long = min(self._too_long, estimated_tokens(text))
+            self._too_long_tokens = min(self._too_long_tokens, estimated_tokens(text))
             if self._truncate:
                 self._shorten(work, row, error)
 
@@ -175,8 +206,10 @@ class Batcher:
         text = work.texts[row]
         passed, refused = 0, len(text)  # the longest beginning that passed, the shortest refused
         length, step = refused // 2, 1
-        if self._fitting:  # begin with as much as passed of another text, and go on from there
-            length, step = refused * self._fitting // _n_bytes(text), 16
+        if (
+            self._fitting_bytes
+        ):  # begin with as much as passed of another text, and go on from there
+            length, step = refused * self._fitting_bytes // _n_bytes(text), 16
             length = min(length, refused - refused // 16 - 1)
         n_closer, may_pass = 0, _may_pass(error)
         while length >= _SHORTEST and text[:length].strip() and n_closer <= _CLOSER:
@@ -204,7 +237,7 @@ class Batcher:
         if passed:
             work.n_kept[row] = passed
             del work.faults[row]
-            self._fitting = _n_bytes(text[:passed])
+            self._fitting_bytes = _n_bytes(text[:passed])
             if may_pass:
                 work.passing.add(row)
 
@@ -213,7 +246,7 @@ class Batcher:
         request = Request(work.role, len(texts), answer.n_tokens, answer.seconds)
         self._usage.requests.append(request)
         work.has_passed = True
-        self._longest = max(self._longest, *map(len, texts))
+        self._longest_chars = max(self._longest_chars, *map(len, texts))
         return answer.vectors
 
 
@@ -231,6 +264,8 @@ class _Work:
         self.has_passed = False
         self.vectors: Vectors = np.empty((len(texts), 0), dtype=np.float32)
         self.n_kept = np.full(len(texts), -1, dtype=np.int64)
+        self.is_kept = np.zeros(len(texts), dtype=np.bool_)
+        self.n_unsound = 0  # texts whose vector is no numbers, or zero, also alone
         self.faults: dict[int, ProviderError] = {}
         self.passing: set[int] = set()
 
@@ -243,11 +278,16 @@ class _Work:
                 f"vectors of {known} and of {dimension} dimensions came back for one model"
             )
         self.vectors[rows] = vectors
+        self.is_kept[rows] = True
 
-    def embedded(self) -> Embedded:
+    def embedded(self, failure: ProviderError | None = None) -> Embedded:
+        if failure is not None:
+            for row in np.flatnonzero(~self.is_kept).tolist():
+                self.faults.setdefault(row, failure)
         return Embedded(
             vectors=self.vectors,
             n_kept=self.n_kept if (self.n_kept >= 0).any() else None,
             faults=self.faults,
+            failure=failure,
             passing=frozenset(self.passing),
         )

@@ -222,6 +222,19 @@ class VectorStore:
         n_bytes = sum(file.stat().st_size for file in _files(path) if file.exists())
         return StoreInfo(path=path, n_vectors=n_vectors, n_bytes=n_bytes)
 
+    def holds_all(self, fingerprint: str, role: Role, prompt: str, texts: Sequence[str]) -> bool:
+        """Return whether the vectors of some texts are all there, without reading them."""
+        keys = list(set(_keys(fingerprint, role, prompt, texts)))
+        n_found = 0
+        for some in _chunks(keys, _KEYS_PER_QUERY):
+            marks = ",".join("?" * len(some))
+            with self._guarded():
+                (n,) = self._connection.execute(
+                    f"SELECT COUNT(*) FROM vectors WHERE key IN ({marks})", some
+                ).fetchone()
+            n_found += n
+        return n_found == len(keys)
+
     def clear(self) -> int:
         """Delete everything; return how many vectors that was."""
         with self._guarded():

@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embed_ab.errors import InputError, ProviderError
-from embed_ab.providers.base import Embedded, Embedder, ModelFacts, Role, Served, Vectors
+from embed_ab.providers.base import (
+    Embedded,
+    Embedder,
+    ModelFacts,
+    Role,
+    Served,
+    Vectors,
+    vector_fingerprint,
+)
+from embed_ab.providers.batching import parts
 from embed_ab.providers.cache import VectorStore
 from embed_ab.providers.threads import outcomes
 
@@ -82,7 +91,8 @@ def embed_cached(
     prompt = facts.query_prompt if role == "query" else facts.document_prompt
     distinct = list(dict.fromkeys(texts))
     ids = dict(zip(reversed(texts), reversed(text_ids), strict=True))  # the first id of each text
-    found = store.get(embedder.fingerprint, role, prompt, distinct, dimension=facts.dimension)
+    fingerprint = vector_fingerprint(embedder, role)
+    found = store.get(fingerprint, role, prompt, distinct, dimension=facts.dimension)
     vectors, n_tokens, n_kept = found.vectors, found.n_tokens, found.n_kept
     served = embedder if isinstance(embedder, Served) else None
     is_known = found.is_found
@@ -100,7 +110,12 @@ def embed_cached(
             before([distinct[missing[-1]], distinct[missing[0]]], role)
     told = served.usage.n_tokens if served else None
     started = clock()
-    waiting = deque(missing[start : start + size] for start in range(0, len(missing), size))
+    # For a server one request each, as far as is known beforehand: what is answered is stored.
+    waiting = deque(
+        parts(distinct, missing, max_texts=size)
+        if served and missing
+        else (missing[start : start + size] for start in range(0, len(missing), size))
+    )
     n_done = 0
     failure: BaseException | None = None
     for rows, outcome in outcomes(
@@ -115,7 +130,7 @@ def embed_cached(
         if sound:  # kept, whatever became of the others
             lasting = [place for place in sound if place not in outcome.passing]
             batch_texts = [distinct[rows[place]] for place in lasting]
-            store.put(embedder.fingerprint, role, prompt, batch_texts, _only(outcome, lasting))
+            store.put(fingerprint, role, prompt, batch_texts, _only(outcome, lasting))
             kept, rows = _only(outcome, sound), [rows[place] for place in sound]
             vectors[rows] = kept.vectors
             n_kept[rows] = -1 if kept.n_kept is None else kept.n_kept
@@ -189,11 +204,16 @@ def _sound(
         fault = f"{n_vectors} vectors came back for {len(ids)} texts ({place})"
     elif vectors.shape[1] != dimension and len(embedded.faults) < len(ids):
         fault = f"the vectors of {place} have {vectors.shape[1]} dimensions, not {dimension}"
+        hint = (
+            "Another model may answer under that name now: `embed-ab cache clear`, and run again."
+        )
     else:
         is_finite = np.asarray(np.isfinite(vectors).all(axis=1))
         is_sound = is_finite & np.any(vectors, axis=1)
         is_sound[list(embedded.faults)] = False
         sound = np.flatnonzero(is_sound).tolist()
+        if embedded.failure is not None:  # of the server, not of a text
+            return embedded.failure, sound
         if len(sound) == len(ids):
             return None, sound
         row = int(np.flatnonzero(~is_sound)[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import base64
 import json
 import logging
 import random
@@ -13,25 +12,27 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, closing, nullcontext
-from ipaddress import ip_address
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from html import unescape
 from typing import Any
-from urllib.parse import quote
 
 import httpx
 from httpx_retries import Retry, RetryTransport
 
 from embed_ab.errors import InputError, ProviderError
+from embed_ab.providers.addresses import is_loopback, secrets_of, shown
 
 _LOG = logging.getLogger(__name__)  # waits and the like, for those who listen
 
 TRIES = 7
 FIRST_TRIES = 2  # of a server that never answered: it may be loading a model, or be none at all
+_SILENCE_SECONDS = 10.0  # at first contact, until that is told
 CONNECT_SECONDS = 4.0  # a server that is down must be known within five
 MAX_WAIT_SECONDS = 600.0  # a longer Retry-After is a quota of hours, and ends the run
 MAX_ANSWER_BYTES = 256 * 2**20
 _MAX_ERROR_BYTES = 64 * 2**10
 _MAX_SAID = 300
+_ENCODINGS = frozenset({"identity", "gzip", "deflate"})
 _MAX_REDIRECTS = 3
 _RETRIED = frozenset({408, 425, 429, *range(500, 600)})
 _AGAIN_HINT = "Run the same command again later: what is done is kept."
@@ -42,12 +43,6 @@ _HINTS = {
 }
 _SPEAKS_OF_SIZE = frozenset({429, 500})  # besides 4xx; a 503 is about the server, whatever it says
 _NAN = re.compile(r"\bNaN\b")  # Ollama answers 500: json: unsupported value: NaN
-# Not the plural: truncate_prompt_tokens is a number.
-_SECRET_NAME = re.compile(
-    r"(^|[_-]|api|access|secret|private|subscription)key$|token$|secret|passw|credential"
-    r"|^auth(orization)?$|^sig(nature)?$|^code$",
-    re.IGNORECASE,
-)
 # Texts or batches that are too long; some servers say so with 429 or 500. A rate limit, "tokens per
 # min", must not match: waiting heals it.
 _TOO_LONG = re.compile(
@@ -61,9 +56,16 @@ _TOO_LONG = re.compile(
 class RequestRefused(ProviderError):
     """The server refuses the request itself; the same one would be refused again."""
 
-    def __init__(self, message: str, *, status: int, hint: str = "", said: str = "") -> None:
+    def __init__(
+        self, message: str, *, status: int, hint: str = "", said: str = "", words: str = ""
+    ) -> None:
         super().__init__(message, hint=hint, said=said)
         self.status = status
+        self._words = words or said
+
+    def speaks_of(self, pattern: re.Pattern[str]) -> bool:
+        """Whether a pattern is in the server's words, before a key was masked in them."""
+        return bool(pattern.search(self._words))
 
     @property
     def may_be_size(self) -> bool:
@@ -73,80 +75,13 @@ class RequestRefused(ProviderError):
     @property
     def names_nan(self) -> bool:
         """Whether the server failed on a vector that is no numbers."""
-        return bool(_NAN.search(self.said))
+        return self.speaks_of(_NAN)
 
     @property
     def names_length(self) -> bool:
         """Whether the server speaks of length or tokens, not of the number of texts."""
-        is_count = "batch size" in self.said and "token" not in self.said
-        return bool(_TOO_LONG.search(self.said)) or (self.status == 413 and not is_count)
-
-
-def read_base_url(text: str, variable: str) -> httpx.URL:
-    """Return the address in an environment variable; a name without a scheme gets http://.
-
-    Raises: InputError that names the variable, and never the value, which may hold a password.
-    """
-    text = text.strip()
-    try:
-        url = httpx.URL(text if "://" in text else f"http://{text}")
-    except (httpx.InvalidURL, ValueError):
-        url = httpx.URL("")
-    if url.scheme not in ("http", "https") or not _is_host(url.host) or (url.port or 0) > 65535:
-        raise InputError(
-            f"{variable} is not the address of a server",
-            hint=f"Write {variable}=http://localhost:8000.",
-        )
-    return url
-
-
-def _is_host(name: str) -> bool:
-    try:
-        name.encode("ascii" if ":" in name else "idna")  # what the system's lookup will do
-    except UnicodeError:
-        return False
-    return bool(name)
-
-
-def is_secret_name(name: str) -> bool:
-    """Return whether a field or parameter of this name is likely to hold a key."""
-    return bool(_SECRET_NAME.search(name))
-
-
-def bearer(key: str, variable: str) -> dict[str, str]:
-    """Return the header that carries the key of an environment variable, none for "".
-
-    Raises: InputError that names the variable, and never the key.
-    """
-    if not key:
-        return {}
-    if not re.fullmatch("[!-~]+", key):
-        raise InputError(
-            f"{variable} holds a character that no key has",
-            hint="Copy it again: one word of letters, digits and signs.",
-        )
-    return {"Authorization": f"Bearer {key}"}
-
-
-def is_loopback(url: httpx.URL) -> bool:
-    """Return whether an address is this machine."""
-    try:
-        return ip_address(url.host).is_loopback
-    except ValueError:
-        return url.host == "localhost" or url.host.endswith(".localhost")
-
-
-def shown(url: httpx.URL) -> str:
-    """Return an address for messages: without a password, and with no value of its query.
-
-    The version in an Azure address is the one value that is no secret and explains errors.
-    """
-    names = [
-        f"{name}={value if name == 'api-version' else '…'}"
-        for name, value in url.params.multi_items()
-    ]
-    bare = str(url.copy_with(username=None, password=None, query=None, fragment=None))
-    return f"{bare}?{'&'.join(names)}" if names else bare
+        is_count = "batch size" in self._words and "token" not in self._words
+        return self.speaks_of(_TOO_LONG) or (self.status == 413 and not is_count)
 
 
 class Server:
@@ -188,7 +123,7 @@ class Server:
         own_host = f"[{self.base_url.host}]" if ":" in self.base_url.host else self.base_url.host
         try:
             client = httpx.Client(
-                headers=dict(headers or {}),
+                headers={"Accept-Encoding": "gzip", **(headers or {})},
                 timeout=httpx.Timeout(total_seconds, connect=connect_seconds, pool=None),
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
                 transport=transport,
@@ -197,10 +132,11 @@ class Server:
             )
         except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:
             raise InputError(
-                f"no connection can be made: {type(error).__name__}: {error}",
+                # Not its words: they may hold part of a proxy's password.
+                f"no connection can be made: {type(error).__name__}",
                 hint="Look at the variables SSL_CERT_FILE, HTTPS_PROXY, ALL_PROXY and NO_PROXY.",
             ) from None
-        secrets = _secrets(self.base_url, headers or {})
+        secrets = secrets_of(self.base_url, headers or {})
         if secrets and self.base_url.scheme == "http" and not is_loopback(self.base_url):
             _LOG.info("the key goes to %s over plain http", shown(self.base_url))
         self._close = weakref.finalize(self, client.close)
@@ -218,7 +154,7 @@ class Server:
         )
         self._once = once
         self._transport = RetryTransport(
-            once, _Waits(sleep=sleep, jitter=jitter, place=shown(self.base_url))
+            once, _Waits(sleep=sleep, jitter=jitter, place=shown(self.base_url), mask=once.masked)
         )
 
     def close(self) -> None:
@@ -255,9 +191,9 @@ class Server:
             response = self._transport.handle_request(request)
         except httpx.RequestError as error:
             raise ProviderError(
-                f"{_place(request)}: {_reason(error)} ({TRIES} tries)",
+                f"{_place(request)}: {self.masked(_reason(error))} ({TRIES} tries)",
                 hint=_AGAIN_HINT,
-            ) from error
+            ) from None
         if not response.is_success:
             raise ProviderError(
                 f"{_answered(request, response)} ({TRIES} tries)",
@@ -276,6 +212,7 @@ class _Waits(Retry):
         sleep: Callable[[float], None],
         jitter: Callable[[], float],
         place: str = "",
+        mask: Callable[[str], str] = str,
         attempts_made: int = 0,
     ) -> None:
         super().__init__(
@@ -288,19 +225,21 @@ class _Waits(Retry):
         self._sleep = sleep
         self._jitter = jitter
         self._place = place
+        self._mask = mask
 
     def increment(self) -> _Waits:
         return _Waits(
             sleep=self._sleep,
             jitter=self._jitter,
             place=self._place,
+            mask=self._mask,
             attempts_made=self.attempts_made + 1,
         )
 
     def sleep(self, response: httpx.Response | Exception) -> None:
         wait: float = 2.0**self.attempts_made  # 2, 4, … 64: 126 seconds in all
         if isinstance(response, httpx.Response):
-            wait = max(wait, self.asked_wait(response))
+            wait = max(wait, asked_wait(response))
         wait *= 1 + 0.25 * self._jitter()  # upwards only: never earlier than the server asked for
         failed = (
             f"{response.status_code} {response.reason_phrase}".rstrip()
@@ -308,15 +247,17 @@ class _Waits(Retry):
             else _reason(response)
         )
         next_try = self.attempts_made + 1
-        _LOG.info("%s: %s; try %d of %d in %.0f s", self._place, failed, next_try, TRIES, wait)
+        told = self._mask(failed), next_try, TRIES, wait
+        _LOG.info("%s: %s; try %d of %d in %.0f s", self._place, *told)
         self._sleep(wait)
 
-    def asked_wait(self, response: httpx.Response) -> float:
-        """Seconds that Retry-After asks for, 0 where it is absent or no number and no date."""
-        try:
-            return self.parse_retry_after(response.headers.get("Retry-After", ""))
-        except (ValueError, OverflowError):
-            return 0.0
+
+def asked_wait(response: httpx.Response) -> float:
+    """Return the seconds that Retry-After asks for, 0 where it is no number and no date."""
+    try:
+        return Retry().parse_retry_after(response.headers.get("Retry-After", ""))
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 class _Once(httpx.BaseTransport):
@@ -373,7 +314,7 @@ class _Once(httpx.BaseTransport):
 
     def said(self, response: httpx.Response) -> str:
         """Return what the server wrote, on one line, bounded, without our keys."""
-        return self.masked(_said(response))
+        return self.masked(_words(response))
 
     def masked(self, text: str) -> str:
         """Return a text on one line, bounded, without our keys."""
@@ -383,24 +324,26 @@ class _Once(httpx.BaseTransport):
 
     def _refuse(self, request: httpx.Request, response: httpx.Response) -> None:
         """Raise RequestRefused unless a pause may heal."""
-        status, said = response.status_code, self.said(response)
+        status, words = response.status_code, _words(response)
         hint = self._hints.get(status, "")
         answered = _answered(request, response)
         if "location" in response.headers and response.is_redirect:
-            target = _target(request, response)
+            target = self.masked(_target(request, response))
             answered += f" and points to {target}, where keys do not follow"
             hint = "Give the final address of the server as its base URL."
-        wait = _Waits(sleep=time.sleep, jitter=random.random).asked_wait(response)
+        wait = asked_wait(response)
         if wait > MAX_WAIT_SECONDS:
             answered += f" and asks to wait {wait:.0f} seconds"
             hint = _AGAIN_HINT
-        elif "insufficient_quota" in response.text:
+        elif b"insufficient_quota" in response.content:
             hint = "The account has no credit left."
         elif status in _RETRIED and not (
-            status in _SPEAKS_OF_SIZE and (_TOO_LONG.search(said) or _NAN.search(said))
+            status in _SPEAKS_OF_SIZE and (_TOO_LONG.search(words) or _NAN.search(words))
         ):
             return
-        raise RequestRefused(answered, status=status, hint=hint, said=said)
+        raise RequestRefused(
+            answered, status=status, hint=hint, said=self.masked(words), words=words
+        )
 
     def _in_time(self, request: httpx.Request) -> httpx.Response:
         """Return the answer, read whole.
@@ -430,6 +373,10 @@ class _Once(httpx.BaseTransport):
         if not self._has_answered and not moved.wait(self._connect_seconds + 0.5):
             raise httpx.ConnectTimeout("timed out")
         try:
+            if not self._has_answered:
+                with suppress(TimeoutError):
+                    return done.result(min(_SILENCE_SECONDS, self._total_seconds))
+                _LOG.info("%s: no answer yet; it may be loading a model", _place(request))
             return done.result(self._total_seconds)
         except TimeoutError:
             raise httpx.ReadTimeout("timed out") from None
@@ -442,7 +389,13 @@ class _Once(httpx.BaseTransport):
             timeout = request.extensions["timeout"]
             request.extensions = {"timeout": timeout, "trace": trace}
             started = self._clock()
-            with closing(self._client.send(request, stream=True)) as reply:
+            try:
+                reply = self._client.send(request, stream=True)
+            except UnicodeError:  # the name of a host, which no lookup would take
+                raise httpx.RemoteProtocolError(
+                    "points to an address that is none", request=request
+                ) from None
+            with closing(reply):
                 response = _read(reply)
             response.extensions["seconds"] = self._clock() - started
             onward = reply.next_request
@@ -463,6 +416,9 @@ class _NotJson(httpx.DecodingError):
 
 def _read(reply: httpx.Response) -> httpx.Response:
     """Return a response that holds its content, which is cut for errors and bounded for answers."""
+    if reply.headers.get("Content-Encoding", "identity").lower() not in _ENCODINGS:
+        # One after the other, or another one, may make gigabytes of a few bytes at once.
+        raise ProviderError(f"{_place(reply.request)}: the answer is compressed in a strange way")
     limit = MAX_ANSWER_BYTES if reply.is_success else _MAX_ERROR_BYTES
     content = bytearray()
     for piece in reply.iter_bytes():
@@ -499,41 +455,23 @@ def _object(response: httpx.Response, list_name: str) -> dict[str, Any]:
     return answer
 
 
-def _said(response: httpx.Response) -> str:
+def _words(response: httpx.Response) -> str:
     """The server's own words: the message in its JSON, the title of its page, or its text."""
-    text = response.text
+    # In UTF-8, whatever is announced: some names of encodings are no encodings of text.
+    text = response.content[:_MAX_ERROR_BYTES].decode("utf-8", "replace")
     try:
         found: Any = json.loads(text)
     except (ValueError, RecursionError):
         if title := re.search(r"<title[^>]*>([^<]{1,300})", text, re.IGNORECASE):
-            text = title[1]
-        elif "<html" in text[:1000].lower():
-            text = ""
-    else:
-        for _ in range(4):
-            if isinstance(found, list) and found:
-                found = found[0]
-            elif isinstance(found, dict):
-                names = ("error", "message", "detail", "msg", "errors", "error_message")
-                found = next((found[name] for name in names if found.get(name)), "")
-        text = found if isinstance(found, str) else ""
-    return text[: 4 * _MAX_SAID]
-
-
-def _secrets(url: httpx.URL, headers: Mapping[str, str]) -> list[str]:
-    """What must not show: keys in headers, the password and the parameters of an address.
-
-    Each as it is and as it is sent; the longest first, because one may hold another.
-    """
-    found = {value.split()[-1] for value in headers.values() if value.strip()}
-    if url.password:
-        user = f"{url.username}:{url.password}".encode()
-        found |= {url.password, base64.b64encode(user).decode()}
-    for name, value in url.params.multi_items():
-        if name != "api-version" and len(value) > 3:  # a shorter one would make holes in words
-            found.add(value)
-    found |= {quote(text, safe="") for text in found}
-    return sorted(found - {""}, key=len, reverse=True)
+            return unescape(title[1])
+        return "" if "<html" in text[:1000].lower() else text
+    for _ in range(4):
+        if isinstance(found, list) and found:
+            found = found[0]
+        elif isinstance(found, dict):
+            names = ("error", "message", "detail", "msg", "errors", "error_message")
+            found = next((found[name] for name in names if found.get(name)), "")
+    return found if isinstance(found, str) else ""
 
 
 def _place(request: httpx.Request) -> str:

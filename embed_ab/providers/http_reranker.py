@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embed_ab.errors import InputError, ProviderError
+from embed_ab.providers.addresses import bearer, read_base_url, shown
 from embed_ab.providers.base import RerankerFacts, Scored
-from embed_ab.providers.http import RequestRefused, Server, read_base_url, shown
+from embed_ab.providers.http import RequestRefused, Server
 
 URL, KEY = "RERANK_BASE_URL", "RERANK_API_KEY"
 SHAPES = ("jina", "tei")
@@ -80,13 +81,7 @@ class HttpReranker:
 
     @cached_property
     def _headers(self) -> dict[str, str]:
-        key = self.environ.get(KEY, "").strip()
-        if not (key.isascii() and key.isprintable() and " " not in key):
-            raise InputError(
-                f"{KEY} holds a character that no key has",
-                hint="Copy it again: one word of letters, digits and signs.",
-            )
-        return {"Authorization": f"Bearer {key}"} if key else {}
+        return bearer(self.environ.get(KEY, "").strip(), KEY)
 
     @cached_property
     def _server(self) -> Server:

@@ -15,15 +15,23 @@ import httpx
 import numpy as np
 
 from embed_ab.errors import InputError, ProviderError
-from embed_ab.providers.base import Embedded, ModelFacts, Role, Usage, Vectors, refuse_fields
+from embed_ab.providers.addresses import bearer, read_base_url, shown
+from embed_ab.providers.base import (
+    PLAIN_TEXT,
+    Embedded,
+    ModelFacts,
+    Role,
+    Usage,
+    Vectors,
+    refuse_fields,
+)
 from embed_ab.providers.batching import Answer, Batcher
-from embed_ab.providers.http import Server, bearer, read_base_url, shown
+from embed_ab.providers.http import Server
 
 BATCH_SIZE = 8  # some versions give worse vectors from 16 texts on: ollama/ollama issue 6262
 _PORT = 11434
 # Without being asked, models of 32,768 and more tokens would take gigabytes for their context.
 _MAX_CONTEXT = 8192
-_PROBE = "What is an embedding?"
 _OURS = {
     "model": "The model is the name after ollama:.",
     "truncate": "Say --no-truncate to have texts that are too long named.",
@@ -125,8 +133,17 @@ class OllamaEmbedder:
 
         Asks the server. Raises: ProviderError if it is down or lacks the model.
         """
-        params = dumps([dict(self.query_params), dict(self.document_params)], sort_keys=True)
-        return f"ollama|{self._digest}|{self._version}|max_length={self.max_length}|{params}"
+        return self._fingerprint([dict(self.query_params), dict(self.document_params)])
+
+    def role_fingerprint(self, role: Role) -> str:
+        """The same with what is asked of one role's texts only."""
+        return self._fingerprint(
+            dict(self.query_params if role == "query" else self.document_params)
+        )
+
+    def _fingerprint(self, params: object) -> str:
+        asked = dumps(params, sort_keys=True)
+        return f"ollama|{self._digest}|{self._version}|max_length={self.max_length}|{asked}"
 
     @property
     def prompts(self) -> Mapping[Role, str]:
@@ -150,12 +167,15 @@ class OllamaEmbedder:
             "quantisation": said.get("quantization_level"),
             "server": f"Ollama {self._version}",
         }
+        # By trying: models with a dense layer at their end say another length.
+        dimension = self._send([PLAIN_TEXT], "document").vectors.shape[1]
+        context = self._context
+        self._check_unmoved()
         return ModelFacts(
-            # By trying: models with a dense layer at their end say another length.
-            dimension=self._send([_PROBE], "document").vectors.shape[1],
+            dimension=dimension,
             query_prompt=self.query_prompt or "",
             document_prompt=self.document_prompt or "",
-            max_length=self._context,
+            max_length=context,
             revision=self._digest,
             details={title: _word(value) for title, value in titles.items() if _word(value)},
         )
@@ -166,11 +186,11 @@ class OllamaEmbedder:
         Raises: ProviderError, also where the name came to mean another model meanwhile.
         """
         embedded = self._batcher.embed(texts, role)
-        if self._digest_now() != self._digest:
-            raise ProviderError(
-                f"{self._place}: the model has changed while it was used",
-                hint="Run the same command again: what the model before made is not used.",
-            )
+        if embedded.failure is not None:  # what came before it is not stored unchecked
+            raise embedded.failure
+        # After each batch: what is stored under a digest must be that model's, and to ask for it
+        # takes a small part of the time of a batch.
+        self._check_unmoved()
         return embedded
 
     @cached_property
@@ -190,6 +210,13 @@ class OllamaEmbedder:
     @cached_property
     def _digest(self) -> str:
         return self._digest_now()
+
+    def _check_unmoved(self) -> None:
+        if self._digest_now() != self._digest:
+            raise ProviderError(
+                f"{self._place}: the model has changed while it was used",
+                hint="Run the same command again: what the model before made is not used.",
+            )
 
     def _digest_now(self) -> str:
         """Digest of the model that the name means now."""

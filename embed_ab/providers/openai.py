@@ -15,20 +15,21 @@ import httpx
 import numpy as np
 
 from embed_ab.errors import InputError, ProviderError
-from embed_ab.providers.base import Embedded, ModelFacts, Role, Usage, Vectors, refuse_fields
-from embed_ab.providers.batching import Answer, Batcher
-from embed_ab.providers.http import (
-    RequestRefused,
-    Server,
-    bearer,
-    is_secret_name,
-    read_base_url,
-    shown,
+from embed_ab.providers.addresses import bearer, is_secret_name, read_base_url, shown
+from embed_ab.providers.base import (
+    PLAIN_TEXT,
+    Embedded,
+    ModelFacts,
+    Role,
+    Usage,
+    Vectors,
+    refuse_fields,
 )
+from embed_ab.providers.batching import Answer, Batcher
+from embed_ab.providers.http import RequestRefused, Server
 
 DEFAULT_URL = "https://api.openai.com/v1"
 BATCH_SIZE = 64
-_PROBE = "What is an embedding?"
 _ONE_BY_ONE = "With batch_size=1 each answer holds one vector, and nothing can be mixed up."
 _OURS = {
     "model": "The model is the name after openai:.",
@@ -83,13 +84,23 @@ class OpenAIEmbedder:
     @cached_property
     def fingerprint(self) -> str:
         """Host, path and parameters without keys, model and fields of the request; no scheme."""
+        return self._fingerprint([dict(self.query_params), dict(self.document_params)])
+
+    def role_fingerprint(self, role: Role) -> str:
+        """The same with the fields of one role's requests only."""
+        return self._fingerprint(
+            dict(self.query_params if role == "query" else self.document_params)
+        )
+
+    def _fingerprint(self, params: object) -> str:
         public = sorted(
             pair for pair in self._url.params.multi_items() if not is_secret_name(pair[0])
         )
         place = f"{self._url.netloc.decode().lower()}{self._url.path}"
-        params = json.dumps([dict(self.query_params), dict(self.document_params)], sort_keys=True)
         query = f"?{json.dumps(public)}" if public else ""
-        return f"openai|{place}{query}|{self.name}|dimensions={self.dimensions}|{params}"
+        return f"openai|{place}{query}|{self.name}|dimensions={self.dimensions}|" + json.dumps(
+            params, sort_keys=True
+        )
 
     @property
     def prompts(self) -> Mapping[Role, str]:
@@ -152,7 +163,7 @@ class OpenAIEmbedder:
 
         A refusal here is about the request, not about a text.
         """
-        reply, _ = self._ask([_PROBE], role)
+        reply, _ = self._ask([PLAIN_TEXT], role)
         vectors = self._read(reply, 1)
         if self.dimensions not in (None, vectors.shape[1]):
             raise ProviderError(
@@ -162,7 +173,7 @@ class OpenAIEmbedder:
             )
         reported = reply.get("model")
         is_name = isinstance(reported, str) and reported.isprintable() and reported
-        return vectors, str(reported)[:100] if is_name else self.name
+        return vectors, self._server.masked(str(reported))[:100] if is_name else self.name
 
     def _send(self, texts: Sequence[str], role: Role) -> Answer:
         reply, seconds = self._ask(texts, role)

@@ -156,9 +156,17 @@ def test_a_comment_key_is_a_plain_word(workspace: Path, key: str) -> None:
         ("runs", "/tmp"),
         ("config", "../settings.yml"),
         ("config", "/etc/passwd"),
+        ("model_b", "rerank(bm25:auto, scores:../scores.tsv)"),
+        ("model_b", "rerank(bm25:auto, ce:../model)"),
         ("model_b", "st:../model"),
         ("model_b", "st:/tmp"),
         ("model_b", "st:~/model"),
+        ("model_b", "vectors:../model"),
+        ("model_b", "run:../settings.yml"),
+        ("model_b", "run:~/a.trec"),
+        ("model_b", "rrf(bm25:auto, run:/etc/passwd)"),
+        ("model_b", "rrf(bm25:auto, blend(st:../model, bm25:word))"),
+        ("model_b", "rerank(bm25:auto, scores:../settings.yml)"),
     ],
 )
 def test_no_path_leads_out_of_the_workspace(workspace: Path, key: str, path: str) -> None:

@@ -342,6 +342,30 @@ def test_a_tag_that_moved_does_not_go_on_in_the_old_journal(
     assert record(tmp_path / "out")["model_digest"] == "d2"
 
 
+def test_a_tag_that_moves_meanwhile_is_exit_3_and_its_answers_are_not_kept(
+    docs: Path, tmp_path: Path, fake: FakeChat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+
+    def says(messages: list[Message]) -> str:
+        if len(fake.bodies) == 3:
+            fake.digest = "d2"
+        return ask(messages)
+
+    fake.says = says
+
+    assert run(docs, out, "--llm", "ollama:writer", "--concurrency", "1") == 3
+
+    assert "the model has changed while it was used" in capsys.readouterr().err
+    assert len(rows(out / "journal.jsonl")) == 2  # the third answer may be of either
+    assert not (out / "build.json").exists()
+
+    fake.says = ask
+    fake.bodies.clear()
+    assert run(docs, out, "--llm", "ollama:writer") == 0
+    assert (len(fake.bodies), record(out)["model_digest"]) == (8, "d2")
+
+
 def test_another_server_does_not_go_on_in_the_old_journal(
     docs: Path, tmp_path: Path, fake: FakeChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -454,6 +478,24 @@ def test_a_killed_run_goes_on_and_makes_the_same_set(
     fake.says = ask
     run(docs, tmp_path / "whole")
     assert files(out) == files(tmp_path / "whole")
+
+
+def test_two_runs_on_one_folder_do_not_pay_twice(
+    docs: Path, tmp_path: Path, fake: FakeChat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    codes: list[int] = []
+
+    def says(messages: list[Message]) -> str:
+        if len(fake.bodies) == 1:
+            codes.append(run(docs, tmp_path / "out"))
+        return ask(messages)
+
+    fake.says = says
+
+    assert run(docs, tmp_path / "out", "--concurrency", "1") == 0
+
+    assert (codes, len(fake.bodies)) == ([2], 8)
+    assert f"another run is at work in {tmp_path / 'out'}" in capsys.readouterr().err
 
 
 def test_an_interrupt_does_not_wait_for_the_model(
@@ -710,6 +752,118 @@ def test_a_folder_with_other_files_is_left_alone(
     assert main(["build-set", str(docs), "--out", str(docs)]) == 2
 
     assert "holds other files" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "journal",
+    [
+        b'{"day": 1}\n{"day": 2, "mine": "precious, no newline at the end"}',
+        b'{"key": "1"}\n',
+        b"mine",
+        b"\0" * 100,
+    ],
+)
+def test_a_journal_of_somebody_else_is_left_alone(
+    docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], journal: bytes
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "journal.jsonl").write_bytes(journal)
+
+    assert main(["build-set", str(docs), "--out", str(out)]) == 2
+
+    assert "holds other files (journal.jsonl)" in capsys.readouterr().err
+    assert [path.name for path in out.iterdir()] == ["journal.jsonl"]
+    assert (out / "journal.jsonl").read_bytes() == journal
+
+
+def test_files_beside_a_journal_that_holds_no_answer_are_left_alone(
+    docs: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "journal.jsonl").touch()
+    (out / "queries.jsonl").write_text("mine", "utf-8")
+
+    assert main(["build-set", str(docs), "--out", str(out)]) == 2
+
+    assert (out / "queries.jsonl").read_text("utf-8") == "mine"
+
+
+def test_a_file_that_is_none_of_the_set_beside_the_journal_is_exit_2(
+    docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    main(["build-set", str(docs), "--out", str(out)])
+    (out / "build.json").unlink()
+    (out / "notes.txt").write_text("mine", "utf-8")
+
+    assert main(["build-set", str(docs), "--out", str(out)]) == 2
+
+    assert "holds other files (notes.txt)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("left", ["journal.jsonl", ".embed-ab-a1b2c3"])
+def test_what_a_run_that_was_killed_early_leaves_is_no_other_file(
+    docs: Path, tmp_path: Path, left: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / left).touch()
+
+    assert main(["build-set", str(docs), "--out", str(tmp_path / "out")]) == 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"counts": {}},
+        {"options": ["x"]},
+        {"options": {}},
+        {"copy_share": {"median": "x", "at_least_half": "y"}},
+        {"skipped": [{"source": "x"}]},
+        {"unjudged": None},
+        {"model": 1},
+    ],
+)
+def test_a_damaged_record_is_exit_2(
+    docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: dict[str, Any]
+) -> None:
+    out = tmp_path / "out"
+    main(["build-set", str(docs), "--out", str(out)])
+    (out / "build.json").write_text(json.dumps(record(out) | damage), "utf-8")
+
+    assert main(["build-set", str(docs), "--out", str(out)]) == 2
+    assert "build.json: not a record of build-set" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "[]", "", "9" * 5_000, '"\\ud800"'])
+def test_what_is_no_record_at_all_is_exit_2(
+    docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    (tmp_path / "build.json").write_text(content, "utf-8")
+
+    assert main(["build-set", str(docs), "--out", str(tmp_path)]) == 2
+    assert "build.json: not a record of build-set" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels.tsv"])
+def test_a_finished_set_that_lacks_a_file_is_exit_2_and_can_be_written_anew(
+    docs: Path, tmp_path: Path, fake: FakeChat, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    out = tmp_path / "out"
+    run(docs, out)
+    before = files(out)
+    (out / name).unlink()
+
+    assert run(docs, out) == 2
+
+    err = capsys.readouterr().err
+    assert name in err
+    assert f"Delete {out / 'build.json'}" in err
+    (out / "build.json").unlink()
+    fake.bodies.clear()
+    assert run(docs, out) == 0
+    assert (files(out), fake.bodies) == (before, [])
 
 
 def test_the_output_may_lie_among_the_documents(docs: Path, tmp_path: Path, fake: FakeChat) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embed_ab.buildset.chunks import Chunk, split
+from embed_ab.buildset.chunks import Chunk, parts, split
 from embed_ab.buildset.documents import Document, read
 from embed_ab.buildset.html_text import visible_text
 from embed_ab.errors import InputError
@@ -323,6 +323,37 @@ def test_headings_upon_headings_make_chunks_of_bounded_length(line: str) -> None
     found = chunks_of(line * 3_000)
 
     assert max(len(chunk.text) for chunk in found) <= 200
+
+
+@pytest.mark.parametrize(
+    ("text", "lengths"),
+    [
+        ("x" * 50_000, [50_000]),
+        ("x" * 120_000, [50_000, 50_000, 20_000]),
+        ("word " * 12_001, [50_000, 10_005]),
+        ("One. " + "a b " * 11_000 + "End. " + "a b " * 9_000, [44_010, 36_000]),  # 5 + 44,000 + 5
+        ("a b.\n" * 6_000 + "c d. " * 6_000, [30_000, 30_000]),
+        ("a b.\n" * 6_000 + "\n" + "c\n" * 15_000, [30_001, 30_000]),
+        ("a b.\n\n" * 5_000 + "# c\n" * 2 + "d\n\n" * 10_000, [30_004, 30_004]),
+        # A fence from 30,000 to 60,008 stands in one part: 4 + 30,000 + 4 + 200.
+        ("a b.\n" * 6_000 + "```\n" + "# c\n\n" * 6_000 + "```\n" + "d\n" * 100, [30_000, 30_208]),
+    ],
+)
+def test_a_long_text_is_cut_at_its_best_border_before_it_is_split(
+    text: str, lengths: list[int]
+) -> None:
+    """The best of the second half of 50,000 characters; the splitter's time is quadratic."""
+    assert [end - begin for begin, end in parts(text, 0, len(text))] == lengths
+
+
+@pytest.mark.parametrize("name", ["a.md", "a.txt"])
+def test_the_chunks_of_a_text_without_line_breaks_are_its_spans(name: str) -> None:
+    text = "".join(f"word{number} " for number in range(12_000))  # 118,890 characters
+
+    chunks = chunks_of(text, name, 1_000)
+
+    assert all(text[chunk.start : chunk.end] == chunk.text for chunk in chunks)
+    assert " ".join(chunk.text for chunk in chunks).split() == text.split()
 
 
 def test_documents_that_have_to_be_converted_are_named(tmp_path: Path) -> None:

@@ -246,6 +246,31 @@ def test_what_a_person_writes_while_the_model_judges_is_kept(
     assert (row["grade"], row["llm_grade"], row["note"]) == ("2", "1", "sure")
 
 
+def test_a_persons_two_grades_for_a_pair_saved_meanwhile_both_stay_and_are_refused(
+    compared: Path, server: FakeChat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def while_asked(messages: list[dict[str, str]]) -> str:
+        if len(server.bodies) == 1:
+            path = compared / "l.tsv"
+            head, first, second = path.read_text("utf-8").splitlines()
+            at = head.split("\t").index("grade")
+            mine = []
+            for grade in ("2", "0"):
+                cells = first.split("\t")
+                cells[at] = grade
+                mine.append("\t".join(cells))
+            path.write_text("\n".join([head, *mine, second]) + "\n", "utf-8")
+        return says(1)(messages)
+
+    server.says = while_asked
+
+    assert label(compared, "openai:writer", "--concurrency", "1") == 0
+
+    assert sorted(row["grade"] for row in rows(compared)) == ["", "0", "2"]
+    assert main(["label", str(compared), "--merge", str(compared / "l.tsv")]) == 2
+    assert "l.tsv" in capsys.readouterr().err
+
+
 def test_a_file_that_a_person_broke_meanwhile_is_left_and_the_grades_stand_beside(
     compared: Path, server: FakeChat, capsys: pytest.CaptureFixture[str]
 ) -> None:

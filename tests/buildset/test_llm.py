@@ -112,6 +112,38 @@ def test_json_mode_is_used_where_schemas_are_not_taken(fake: FakeChat) -> None:
     assert model.complete(ASKED, SCHEMA) == ANSWER
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "The prompt contains sensitive information",
+        "The text proceeds from a seedy place",
+        "Content in this format is not allowed",
+    ],
+)
+def test_a_refusal_of_a_text_switches_nothing_off(fake: FakeChat, reason: str) -> None:
+    model = chat("openai:writer", environment(fake))
+    fake.refuses = lambda messages: reason
+
+    with pytest.raises(RequestRefused, match=reason):
+        model.complete(ASKED, SCHEMA)
+    fake.refuses = lambda messages: ""
+    model.complete(ASKED, SCHEMA)
+
+    body = fake.bodies[-1]
+    assert body["response_format"]["type"] == "json_schema"
+    assert (body["temperature"], body["seed"]) == (0, 0)
+
+
+@pytest.mark.parametrize("reason", ["sensitive information", "a seedy, reformatted text"])
+def test_a_word_within_another_is_not_asked_about_again(fake: FakeChat, reason: str) -> None:
+    fake.refuses = lambda messages: reason
+
+    with pytest.raises(RequestRefused):
+        chat("openai:writer", environment(fake)).complete(ASKED, SCHEMA)
+
+    assert len(fake.bodies) == 1
+
+
 @pytest.mark.parametrize("name", ["temperature", "seed"])
 def test_a_field_that_a_model_refuses_is_left_out(fake: FakeChat, name: str) -> None:
     fake.unsupported = (name,)

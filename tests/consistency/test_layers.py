@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parents[2] / "embed_ab"
 
 LAYERS: list[set[str]] = [
     {"errors"},
+    {"providers.addresses"},
     {"providers.http", "providers.threads"},
     {"readers", "providers.base", "formats", "resampling", "search"},
     {"records"},
@@ -51,8 +52,9 @@ LAYERS: list[set[str]] = [
         "providers.vectors",
     },
     {"slices"},
+    {"plots"},
     {"result", "rerank_fixture", "rerankers"},
-    {"label_pool"},
+    {"label_pool", "page"},
     {"comparison", "result_json", "render", "parity"},
     {"matrix"},
     {"systems", "matrix_surfaces"},

@@ -10,8 +10,10 @@ import jsonschema
 import pytest
 import yaml
 
+from embed_ab import commands
 from embed_ab.cli import main
-from embed_ab.settings import file_schema
+from embed_ab.errors import InputError
+from embed_ab.settings import file_schema, resolve
 
 
 @pytest.fixture
@@ -186,7 +188,7 @@ def test_the_settings_file_takes_a_hybrid_as_a_mapping(place: Path) -> None:
 @pytest.mark.parametrize(
     ("system", "flags", "said"),
     [
-        ("run:none.trec", [], "none.trec: cannot be read"),
+        ("run:none.trec", [], "none.trec: no such file"),
         ("run:eval/corpus.jsonl", [], "eval/corpus.jsonl:1: 'query' is missing"),
         ("run:eval/qrels.tsv", [], "eval/qrels.tsv:1: 3 columns instead of 6"),
         ("rrf(mock:word, bm25:autos)", [], "system 2 of rrf: unknown name 'autos'"),
@@ -208,3 +210,22 @@ def test_a_wrong_system_is_an_input_error(
     printed = capsys.readouterr().err
     assert said in printed
     assert "hint: " in printed
+
+
+@pytest.mark.parametrize("missing", ["run:no.trec", "vectors:no", "rrf(run:no.trec, bm25:auto)"])
+def test_a_file_that_is_missing_is_said_before_the_other_system_works(missing: str) -> None:
+    flags = {
+        "eval-path": str(commands.demo_folder("en")),
+        "model-a": "mock:char3",
+        "model-b": missing,
+        "cache": False,
+    }
+    stages: list[str] = []
+
+    with pytest.raises(InputError, match="no such file or folder"):
+        commands.compare(
+            resolve(flags, config=None),
+            on_progress=lambda what, done, total: stages.append(what),
+        )
+
+    assert stages == []

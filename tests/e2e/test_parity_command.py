@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,11 @@ import pytest
 from embed_ab import evalset
 from embed_ab.cli import main
 from embed_ab.commands import demo_folder
+from embed_ab.parity import Texts
+from embed_ab.providers.cache import VectorStore
 from embed_ab.providers.mock import MockEmbedder
+from embed_ab.system_spec import SystemSpec
+from embed_ab.systems import Side, subject
 
 
 def parity(*words: str) -> int:
@@ -57,6 +62,38 @@ def test_vectors_made_elsewhere_are_compared_by_id(
     parity("-a", "mock:word", "-b", f"vectors:{tmp_path}/v.npz", "--sample", "7")
 
     assert capsys.readouterr().out.startswith("The same vectors: mean cosine 1.0000 for documents")
+
+    parity("-a", "mock:char3", "-b", f"vectors:{tmp_path}/v.npz", "--sample", "7")
+
+    assert "No cause found; tried: order. Other weights," in capsys.readouterr().out
+
+
+def test_a_file_of_vectors_is_read_once_however_often_it_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "v.npz"
+    np.savez(
+        path,
+        document_ids=np.array(["d1", "d2", "d3"]),
+        documents=np.eye(3),
+        query_ids=np.array(["q1"]),
+        queries=np.ones((1, 3)),
+    )
+    documents = Texts(role="document", ids=["d1", "d3"], texts=["a", "b"])
+    queries = Texts(role="query", ids=["q1"], texts=["c"])
+    with closing(VectorStore.open(None)) as store:
+        given = subject(
+            SystemSpec.parse(f"vectors:{path}"),
+            Side(),
+            "A",
+            documents,
+            queries,
+            store,
+            lambda what, done, total: None,
+        )
+        path.unlink()
+
+    assert given.embed(documents.only([1])).tolist() == [[0, 0, 1]]
+    assert given.embed(documents).tolist() == [[1, 0, 0], [0, 0, 1]]
+    assert given.embed(queries).shape == (1, 3)
 
 
 def test_a_set_whose_documents_are_all_blank_is_exit_2(

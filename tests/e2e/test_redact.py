@@ -121,7 +121,7 @@ def test_without_redact_every_output_holds_texts(
     holding = {name for name, text in outputs(tmp_path / "out", capsys) if holds_a_text(text)}
     assert holding == {"stdout", "report.html", "result.json", "comment.md"}
     report = (tmp_path / "out" / "report.html").read_text("utf-8")
-    assert all(kind in report for kind in ("B loses</span>", "B wins</span>", "– excluded</span>"))
+    assert all(kind in report for kind in ("B loses</td>", "B wins</td>", "– excluded</td>"))
 
 
 def test_with_redact_no_file_and_no_line_holds_a_text(

@@ -10,6 +10,12 @@ import pytest
 from fake_reranker import FakeReranker, fake_score
 
 from embed_ab.cli import main
+from embed_ab.commands import reranking
+from embed_ab.errors import InputError
+from embed_ab.evalset import load
+from embed_ab.providers.cache import VectorStore
+from embed_ab.system_spec import SystemSpec
+from embed_ab.systems import Retrieved, Side, retrieve
 
 DOCUMENTS = {
     "d1": "the pump starts by hand",
@@ -65,6 +71,9 @@ RIGHT = {
     "q3": {"d1": 0.1, "d2": 0.2, "d4": 0.9, "d3": 5.0},
     "q4": {"d3": 0.1, "d2": 0.2, "d4": 0.3},
 }
+
+
+ALL = {query: dict.fromkeys(DOCUMENTS, 1.0) for query in QUERIES}
 
 
 def run(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
@@ -180,6 +189,8 @@ def test_two_rerankers_of_one_first_stage(folder: Path, first: str) -> None:
         (["--expect", "x"], "--expect is for --fixture"),
         (["--first-stage", "mock:word", "-b", "http:x"], "RERANK_BASE_URL is not set"),
         (["--first-stage", "mock:word", "-b", "http:x,shape=bge"], "shape=bge is not known"),
+        (["--first-stage", "mock:word", "-b", "scores:no.tsv"], "scores:no.tsv: no such file"),
+        (["--first-stage", "mock:word", "-b", "ce:./no"], "./no: there is no such folder"),
     ],
 )
 def test_what_is_missing_or_wrong_is_named(
@@ -207,3 +218,78 @@ def test_a_server_that_fails_is_named_with_the_query(
 
     assert code == 3
     assert "http:reranker: query 'q" in capsys.readouterr().err
+
+
+def test_a_permission_goes_to_every_model_inside_and_a_prompt_to_the_first_stage() -> None:
+    spec = SystemSpec.parse("rerank(st:a/b, ce:c/d)")
+
+    Side(trust_remote_code=True, allow_pickle=True, query_prompt="query: ").refuse_for(spec, "B")
+
+
+def test_a_permission_needs_a_model_that_runs_here() -> None:
+    spec = SystemSpec.parse("rerank(bm25:auto, http:x)")
+
+    with pytest.raises(InputError, match="--b-trust-remote-code has no meaning for rerank"):
+        Side(trust_remote_code=True).refuse_for(spec, "B")
+
+
+def test_prompts_of_a_are_those_of_the_first_stage_on_both_sides() -> None:
+    """So that both sides have the same candidates."""
+    flags = {"a-query-prompt": "query: ", "b-query-prompt": None}
+
+    found = reranking("st:a/b", "none", "ce:c/d", 50, flags)
+
+    assert found == {
+        "model-a": "rerank(st:a/b, none; depth=50)",
+        "model-b": "rerank(st:a/b, ce:c/d; depth=50)",
+        "b-query-prompt": "query: ",
+        "b-doc-prompt": None,
+        "b-query-params": None,
+        "b-doc-params": None,
+    }
+
+
+def test_a_reranker_inside_a_hybrid_of_an_ordinary_comparison(folder: Path, first: str) -> None:
+    """A is the first stage itself, deeper than B's candidates: both have the same first two."""
+    b = f"rrf(rerank({first}, {scores_of(folder, RIGHT)}; depth=2), bm25:auto)"
+    out = folder.parent / "out"
+    words = ["-a", first, "-b", b, "--no-positive", "exclude", "--out", str(out)]
+
+    assert main(["compare", str(folder), *words]) == 0
+
+    found = json.loads((out / "result.json").read_text("utf-8"))
+    assert found["candidates"] is None  # a hybrid adds documents
+    assert "scores:" in found["systems"][1]["details"]["system 2"]
+
+
+def test_a_first_stage_as_a_has_the_same_candidates(folder: Path, first: str) -> None:
+    b = f"rerank({first}, {scores_of(folder, RIGHT)}; depth=2)"
+    out = folder.parent / "out"
+    words = ["-a", first, "-b", b, "--no-positive", "exclude", "--out", str(out)]
+
+    assert main(["compare", str(folder), *words]) == 0
+
+    found = json.loads((out / "result.json").read_text("utf-8"))["candidates"]
+    assert (found["depth"], found["same_for_a"]) == (2, True)
+
+
+def test_the_first_stage_is_retrieved_once_for_both_sides(folder: Path) -> None:
+    evalset = load(folder, no_positive="exclude")
+    shared: dict[str, Retrieved] = {}
+    store = VectorStore.open(None)
+
+    a, b = (
+        retrieve(
+            SystemSpec.parse(f"rerank(mock:word, {by}; depth=2)"),
+            Side(),
+            evalset,
+            3,
+            store,
+            lambda *_: None,
+            shared=shared,
+        )
+        for by in ("none", scores_of(folder, ALL))
+    )
+    store.close()
+
+    assert a.system.parts[0] is b.system.parts[0]

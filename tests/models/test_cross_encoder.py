@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from embed_ab import evalset
+from embed_ab.cli import main
+from embed_ab.commands import demo_folder
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers.cross_encoder import CrossEncoderReranker
 from embed_ab.rerankers import by_model
@@ -172,3 +174,29 @@ def test_half_precision_still_scores(encoder: Path) -> None:
 
     assert half == pytest.approx(full, rel=0.1, abs=0.2)
     assert half.tolist() != full.tolist()
+
+
+def test_a_real_first_stage_and_a_real_class_through_the_command_line(
+    minilm: Path, encoder: Path, tmp_path: Path
+) -> None:
+    """Random weights make a bad reranker; what it may not do is add or lose a document."""
+    words = ["--first-stage", f"st:{minilm}", "--depth", "20", "-b", f"ce:{encoder}"]
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    places = ["--runs", str(runs), "--out", str(out)]
+
+    assert main(["rerank", str(demo_folder("en")), *words, *places]) == 0
+
+    found = json.loads((out / "result.json").read_text("utf-8"))
+    pairs = [
+        {tuple(line.split()[::2][:2]) for line in (runs / name).read_text().splitlines()}
+        for name in ("a.trec", "b.trec")
+    ]
+    assert len(pairs[0]) == 20 * found["evalset"]["n_queries"]
+    assert pairs[0] == pairs[1]
+    assert found["candidates"]["same_for_a"]
+    of_b = found["systems"][1]["details"]
+    assert f"ce:{encoder}" in of_b["system 2"]
+    assert "pairs cut off at 128 tokens" in of_b["system 2"]
+    assert found["measured"]["rerank_ms"]["B"]["n"] == 40
+    ndcg = found["candidates"]["ceilings"][0]
+    assert ndcg["ceiling"] >= found["systems"][0]["means"]["ndcg@10"]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from embed_ab.errors import ProviderError
 from embed_ab.providers.base import Role, Usage
 from embed_ab.providers.batching import MAX_FAULTS, Answer, Batcher
 from embed_ab.providers.http import RequestRefused
@@ -29,8 +30,10 @@ class Server:
         lengths = np.array([[len(text)] for text in texts], dtype=np.float32)
         return Answer(lengths, None, 0.1)
 
-    def batcher(self, *, max_texts: int = 64, truncate: bool = True) -> Batcher:
-        return Batcher(self.send, max_texts=max_texts, truncate=truncate, usage=Usage())
+    def batcher(
+        self, *, max_texts: int = 64, truncate: bool = True, usage: Usage | None = None
+    ) -> Batcher:
+        return Batcher(self.send, max_texts=max_texts, truncate=truncate, usage=usage or Usage())
 
 
 def limited(limit: int, status: int = 400, said: str = TOO_LONG) -> Server:
@@ -183,6 +186,49 @@ def test_a_nan_at_a_shorter_length_is_the_texts_fault() -> None:
     found = Server(refuse).batcher().embed(["x" * 150], "document")
 
     assert "NaN" in found.faults[0].said
+
+
+def test_a_plain_text_that_was_sent_to_find_out_is_not_counted() -> None:
+    """Of four requests one brought the vector of a text that somebody asked for."""
+    server = without("bad", "invalid input")
+    usage = Usage()
+
+    server.batcher(usage=usage).embed(["bad", "good"], "document")
+
+    assert server.asked == [["bad", "good"], [PLAIN], ["bad"], ["good"]]
+    assert [request.n_texts for request in usage.requests] == [1]
+
+
+def test_what_was_answered_before_a_failure_comes_back_with_it() -> None:
+    """The server takes one text a request and dies at the 41st text."""
+    gone = ProviderError("connection refused")
+
+    def send(texts: Sequence[str], role: Role) -> Answer:
+        if "text 40" in texts and len(texts) == 1:
+            raise gone
+        if len(texts) > 1:
+            raise RequestRefused("answered", status=400, said="one text, please")
+        return Answer(np.ones((1, 1), dtype=np.float32), None, 0.1)
+
+    batcher = Batcher(send, max_texts=64, truncate=True, usage=Usage())
+    found = batcher.embed([f"text {number}" for number in range(64)], "document")
+
+    assert found.failure is gone
+    assert found.faults == dict.fromkeys(range(40, 64), gone)
+    assert found.vectors[:40].tolist() == [[1]] * 40
+
+
+def test_texts_whose_vectors_stay_no_numbers_are_asked_again_up_to_a_bound() -> None:
+    asked: list[int] = []
+
+    def send(texts: Sequence[str], role: Role) -> Answer:
+        asked.append(len(texts))
+        return Answer(np.full((len(texts), 1), np.nan, dtype=np.float32), None, 0.1)
+
+    batcher = Batcher(send, max_texts=64, truncate=True, usage=Usage())
+    batcher.embed([f"text {number}" for number in range(64)], "document")
+
+    assert asked == [64] + [1] * MAX_FAULTS
 
 
 # What is kept of a text that is too long

@@ -13,7 +13,8 @@ from fake_openai import FakeOpenAI, answer, drip, half, hang_up, status
 
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers import http
-from embed_ab.providers.http import RequestRefused, Server, read_base_url, shown
+from embed_ab.providers.addresses import is_secret_name, read_base_url, shown
+from embed_ab.providers.http import CONNECT_SECONDS, RequestRefused, Server
 
 BODY = {"model": "text-embedding-3-small", "input": ["pump"]}
 KEY = "sk-secret-123"
@@ -183,6 +184,7 @@ def test_a_host_that_never_answers_is_given_up_before_five_seconds() -> None:
         transport.let_go()
 
     assert caught.value.hint == "Start it."
+    assert CONNECT_SECONDS + 0.5 < 5  # what it is without being told, and some for the rest
 
 
 class _Silent(httpx.BaseTransport):
@@ -331,6 +333,80 @@ def test_a_key_that_the_server_repeats_is_masked() -> None:
     assert "Incorrect API key provided: Bearer …" in str(caught.value)
 
 
+def test_a_key_in_the_address_of_a_redirect_is_masked() -> None:
+    with FakeOpenAI() as fake:
+        fake.script.append(status(302, Location=f"http://evil.example/login/{KEY}"))
+        with pytest.raises(RequestRefused, match=r"points to http://evil\.example/login/…"):
+            ask(fake)
+
+
+def test_a_key_in_a_content_type_is_masked_while_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "embed_ab")
+    with FakeOpenAI() as fake:
+        asked = server(fake.url)
+        asked.post("/embeddings", BODY)
+        fake.script.append(answer("x", KEY))
+        asked.post("/embeddings", BODY)
+        asked.close()
+
+    assert len(caplog.messages) == 1
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<title>bad key k/a&amp;b+c/1</title>",
+        '{"error": "' + " " * 1195 + 'k/a&b+c/1"}',
+        "bad key k%2Fa%26b%2Bc%2F1",
+    ],
+)
+def test_a_key_is_masked_in_every_form_and_before_words_are_cut(page: str) -> None:
+    with FakeOpenAI() as fake:
+        asked = Server(fake.url, headers={"Authorization": "Bearer k/a&b+c/1"})
+        fake.script.append(answer(page, "text/html", 403))
+        with pytest.raises(RequestRefused) as caught:
+            asked.post("/embeddings", BODY)
+
+    assert caught.value.said.removeprefix("bad key ") == "…"
+
+
+def test_credentials_of_a_proxy_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://user:pass99@127.0.0.1:1")
+    with FakeOpenAI() as fake:
+        fake.script.append(status(400, "dXNlcjpwYXNzOTk= is pass99"))  # user:pass99
+        with pytest.raises(RequestRefused) as caught:
+            ask(fake)
+
+    assert caught.value.said == "… is …"
+
+
+@pytest.mark.parametrize("coding", ["gzip, gzip", "br", "zstd"])
+def test_an_answer_that_could_unpack_without_bound_is_refused(coding: str) -> None:
+    transport = httpx.MockTransport(
+        lambda request: httpx.Response(
+            200, headers={"Content-Encoding": coding}, stream=httpx.ByteStream(b"x")
+        )
+    )
+    with pytest.raises(ProviderError, match="compressed in a strange way"):
+        server("http://h/v1", transport=transport).post("/e", BODY)
+
+
+@pytest.mark.parametrize("charset", ["rot13", "base64_codec", "idna", "undefined", "no-such"])
+def test_a_strange_charset_of_an_error_is_no_crash(charset: str) -> None:
+    with FakeOpenAI() as fake:
+        fake.script.append(answer(b'{"error":"x \xff no"}', f"text/html; charset={charset}", 400))
+        with pytest.raises(RequestRefused, match="x \N{REPLACEMENT CHARACTER} no"):
+            ask(fake)
+
+
+def test_a_redirect_to_no_host_is_an_error_and_no_crash() -> None:
+    with FakeOpenAI() as fake:
+        fake.script.append(status(307, Location="http://xn--/"))
+        with pytest.raises(ProviderError, match="an address that is none"):
+            ask(fake)
+
+
 def test_the_servers_words_can_be_left_out() -> None:
     with FakeOpenAI() as fake:
         fake.script.append(status(400, "your text: pump"))
@@ -449,7 +525,31 @@ def test_variables_that_allow_no_connection_are_an_input_error(
     assert variable in caught.value.hint
 
 
-@pytest.mark.parametrize("host", ["a" * 64 + ".example", "models..example", "x" * 300])
+def test_a_proxys_password_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:s3cret/pw@host:80")
+    with pytest.raises(InputError, match="no connection can be made") as caught:
+        server("https://models.example/v1")
+
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_silent_server_is_told_of_while_it_is_waited_for(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_SILENCE_SECONDS", 0.01)
+    caplog.set_level(logging.INFO, "embed_ab")
+    with FakeOpenAI(seconds=0.1) as fake:
+        asked = server(fake.url)
+        asked.post("/embeddings", BODY)
+        asked.post("/embeddings", BODY)
+        asked.close()
+
+    assert caplog.messages == [
+        f"POST {fake.url}/embeddings: no answer yet; it may be loading a model"
+    ]
+
+
+@pytest.mark.parametrize("host", ["a" * 64 + ".example", "models..example", "x" * 300, "xn--"])
 def test_a_host_that_no_lookup_takes_is_an_input_error(host: str) -> None:
     with pytest.raises(InputError, match="OPENAI_BASE_URL is not the address"):
         read_base_url(f"http://{host}/v1", "OPENAI_BASE_URL")
@@ -457,11 +557,11 @@ def test_a_host_that_no_lookup_takes_is_an_input_error(host: str) -> None:
 
 @pytest.mark.parametrize("name", ["api_key", "apiKey", "key", "access_token", "client-secret"])
 def test_names_of_keys_are_known(name: str) -> None:
-    assert http.is_secret_name(name)
+    assert is_secret_name(name)
 
 
 @pytest.mark.parametrize(
     "name", ["truncate_prompt_tokens", "input_type", "keywords", "author", "api-version", "monkey"]
 )
 def test_other_names_are_no_keys(name: str) -> None:
-    assert not http.is_secret_name(name)
+    assert not is_secret_name(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from fake_ollama import FakeOllama, Model, Reply, running
 from embed_ab import cli
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers.cache import VectorStore
-from embed_ab.providers.embed import CachedVectors, embed_cached
+from embed_ab.providers.embed import CachedVectors, embed_cached, known_facts
 from embed_ab.providers.http import RequestRefused, Server
 from embed_ab.providers.mock import MockEmbedder
 from embed_ab.providers.ollama import OllamaEmbedder, base_url
@@ -434,6 +435,13 @@ def test_a_comparison_ranks_as_the_vectors_say(
     assert "overlap of the top 10: Jaccard 1.000, RBO 1.000" in capsys.readouterr().out
 
 
+def test_other_params_of_one_role_keep_the_vectors_of_the_other(embedder: Any) -> None:
+    plain, other = embedder(), embedder(query_params={"options": {"num_batch": 64}})
+
+    assert plain.role_fingerprint("document") == other.role_fingerprint("document")
+    assert plain.role_fingerprint("query") != other.role_fingerprint("query")
+
+
 def test_a_tag_that_moves_while_it_is_used_is_found_out(fake: FakeOllama, embedder: Any) -> None:
     store = VectorStore.open(None)
     model = embedder()
@@ -443,7 +451,7 @@ def test_a_tag_that_moves_while_it_is_used_is_found_out(fake: FakeOllama, embedd
     with pytest.raises(ProviderError, match="has changed while it was used"):
         cached(model, ["pump"], store)
     # Nothing of the new model was kept under the old one's digest.
-    assert not store.get(model.fingerprint, "document", "", ["pump"], dimension=256).is_found.any()
+    assert not store.holds_all(model.role_fingerprint("document"), "document", "", ["pump"])
     store.close()
 
 
@@ -472,3 +480,38 @@ def test_the_command_that_pulls_is_quoted(embedder: Any) -> None:
         _ = embedder("x; curl evil").fingerprint
 
     assert caught.value.hint == "ollama pull 'x; curl evil'"
+
+
+def test_a_hybrid_gives_its_only_model_the_prompt_and_tells_of_it(
+    fake: FakeOllama, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """40 queries and 40 documents are embedded; BM25 beside it has no prompt and no vectors."""
+    monkeypatch.setenv("OLLAMA_HOST", fake.address)
+    words = ["compare", str(DEMO), "-a", "rrf(ollama:all-minilm, bm25:auto)", "-b", "bm25:auto"]
+    words += ["--a-query-prompt", "query: ", "--a-price-per-million-tokens", "2", "--no-cache"]
+
+    assert cli.main([*words, "--out", str(tmp_path)]) == 0
+
+    result = json.loads((tmp_path / "result.json").read_text("utf-8"))
+    system, measured = result["systems"][0], result["measured"]
+    assert (system["query_prompt"], system["document_prompt"]) == ("query: ", "")
+    assert system["dimension"] == system["bytes_per_vector"] / 4 > 0
+    assert "query prompt 'query: '" in system["details"]["system 1"]
+    assert system["details"]["system 2"] == "bm25:auto"
+    assert measured["texts_embedded"]["A"] == 80
+    assert measured["price"]["A"] == measured["tokens"]["A"] * 2 / 1e6 > 0
+    assert measured["query_ms"]["A"]["n"] == 20
+
+
+def test_a_tag_that_moves_at_the_first_contact_leaves_nothing_behind(
+    fake: FakeOllama, embedder: Any
+) -> None:
+    store = VectorStore.open(None)
+    model = embedder()
+    _ = model.fingerprint
+    fake.models["all-minilm:latest"] = Model(digest="cd" * 32, dimension=16)
+
+    with pytest.raises(ProviderError, match="has changed while it was used"):
+        known_facts(model, store)
+    assert store.facts(model.fingerprint, model.prompts) is None
+    store.close()

@@ -21,7 +21,7 @@ from embed_ab.providers.embed import CachedVectors, embed_cached, known_facts
 from embed_ab.providers.http import Server
 from embed_ab.providers.mock import MockEmbedder
 from embed_ab.providers.openai import OpenAIEmbedder
-from embed_ab.settings import resolve
+from embed_ab.settings import Settings, resolve
 
 MODEL = "text-embedding-3-small"
 
@@ -210,6 +210,17 @@ def test_other_fields_dimensions_paths_and_models_are_other_vectors() -> None:
     assert len({make().fingerprint for make in makers}) == len(makers)
 
 
+def test_another_field_of_the_queries_keeps_the_documents(store: VectorStore) -> None:
+    with FakeOpenAI(extra_fields=("input_type",)) as fake:
+        for params in ({}, {"input_type": "query"}):
+            model = embedder(fake.url, query_params=params)
+            documents = embed(model, store, ["pump", "tank"])
+            queries = embed_cached(model, store, ["pump"], ["q1"], "query")
+
+    assert (documents.n_cached, documents.n_embedded) == (2, 0)
+    assert (queries.n_cached, queries.n_embedded) == (0, 1)
+
+
 def test_parameters_of_the_address_are_other_vectors_but_not_its_keys() -> None:
     def fingerprint(query: str) -> str:
         return embedder(f"http://h/v1?{query}").fingerprint
@@ -314,6 +325,49 @@ def test_a_key_in_an_answer_that_is_an_error_is_masked(store: VectorStore) -> No
             known_facts(embedder(fake.url, "sk-test"), store)
 
 
+@pytest.mark.parametrize("key", ["x", "token"])
+def test_a_key_that_is_part_of_the_servers_words_hides_no_reason(
+    store: VectorStore, key: str
+) -> None:
+    """As dummies for local servers are: "maximum context length is 300 tokens"."""
+    with FakeOpenAI(max_tokens=300, key=key) as fake:
+        found = embed(embedder(fake.url, key), store, ["y" * 1000])
+
+    assert found.n_kept is not None
+    assert found.n_kept.tolist() == [296]
+
+
+def test_a_key_in_the_name_of_the_model_that_answered_is_masked(store: VectorStore) -> None:
+    def named(handler: Any) -> None:
+        handler.reply["model"] = "m sk-test"
+
+    with FakeOpenAI() as fake:
+        fake.script.append(named)
+        facts = known_facts(embedder(fake.url, "sk-test"), store)
+
+    assert facts.details["model that answered"] == "m …"
+
+
+def test_a_connection_that_breaks_after_the_first_contact_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Server.__init__, "__kwdefaults__", _at_once(Server))
+    folder = evalset(tmp_path / "set", {"d1": "pump", "d2": "valve"})
+    with FakeOpenAI() as fake:
+        monkeypatch.setenv("OPENAI_BASE_URL", fake.url)
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        fake.script.extend([lambda handler: None, hang_up])  # the first contact, and what follows
+        flags = {"eval-path": str(folder), "model-a": "mock:char3", "model-b": f"openai:{MODEL}"}
+        finished = commands.compare(resolve(flags | {"out": str(tmp_path)}, config=None))
+
+    assert finished.exit_code == 0
+
+
+def _at_once(kind: type[Server]) -> dict[str, Any]:
+    """The defaults of a server that waits for nothing."""
+    return {**(kind.__init__.__kwdefaults__ or {}), "sleep": lambda seconds: None}
+
+
 def test_a_count_of_tokens_that_no_server_can_mean_is_none() -> None:
     with FakeOpenAI() as fake:
         model = embedder(fake.url)
@@ -388,15 +442,15 @@ def test_a_model_that_answers_under_another_name_is_shown() -> None:
 # Limits
 
 
-@pytest.mark.parametrize("limit", [1, 10, 32])
-def test_a_limit_of_texts_is_learnt_once(store: VectorStore, limit: int) -> None:
+# Refused are 64, 32, 16, … down to the limit, in each of two threads at most, then never again.
+@pytest.mark.parametrize(("limit", "n_refused"), [(1, 6), (10, 3), (32, 1)])
+def test_a_limit_of_texts_is_learnt_once(store: VectorStore, limit: int, n_refused: int) -> None:
     with FakeOpenAI(max_texts=limit) as fake:
         found = embed(embedder(fake.url, concurrency=1), store, WORDS)
 
     assert np.array_equal(found.vectors, expected(WORDS, store))
     refused = [len(texts) for texts in fake.inputs if len(texts) > limit]
-    # 64, 32, 16, … down to the limit, in each of two threads at most, and then never again.
-    assert len(refused) <= 2 * 6
+    assert len(refused) <= 2 * n_refused
 
 
 def test_a_limit_of_tokens_is_learnt_and_short_texts_still_share_requests(
@@ -527,6 +581,35 @@ def test_a_server_killed_in_the_middle_loses_no_batch_and_the_next_run_resumes(
     assert np.array_equal(found.vectors, expected(WORDS, store))
 
 
+def test_a_server_that_is_gone_within_a_batch_loses_nothing_that_it_answered(
+    store: VectorStore,
+) -> None:
+    """64 texts in one answer, a vector of NaN among them; asking for that one alone fails."""
+    with FakeOpenAI(nan_texts=(WORDS[5],)) as fake:
+        model = embedder(fake.url, batch_size=64, concurrency=1)
+        known_facts(model, store)
+        fake.script.extend([edit(lambda data: None)] + [hang_up] * 20)
+        with pytest.raises(ProviderError, match=r"^POST http://.*\(7 tries\)"):
+            embed(model, store, WORDS[:64])
+
+    assert store.info().n_vectors == 63
+
+
+def test_what_is_known_to_take_several_requests_is_stored_after_each(store: VectorStore) -> None:
+    """64 texts of 3,998 estimated tokens each: 25 are 99,950 of 100,000, then 25 and 14."""
+    seen: list[int] = []
+    texts = [f"{number:02} " + "x" * 11_990 for number in range(64)]
+    with FakeOpenAI(max_tokens=20_000) as fake:
+        embed(
+            embedder(fake.url, concurrency=1),
+            store,
+            texts,
+            on_progress=lambda done, total: seen.append(done),
+        )
+
+    assert sorted(np.diff(seen).tolist()) == [14, 25, 25]
+
+
 def test_an_interrupt_does_not_wait_for_the_server(store: VectorStore) -> None:
     def interrupt(done: int, total: int) -> None:
         if done:
@@ -625,6 +708,30 @@ def test_a_server_that_is_down_is_said_before_the_other_model_works(
         commands.compare(settings, on_progress=lambda what, done, total: stages.append(what))
 
     assert stages == []
+
+
+def test_a_server_that_went_down_is_said_first_too_where_a_text_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def settings_of(documents: Mapping[str, str]) -> Settings:
+        folder = evalset(tmp_path / "-".join(documents.values()), documents)
+        flags = {"eval-path": str(folder), "model-a": "mock:char3", "model-b": f"openai:{MODEL}"}
+        return resolve(flags | {"out": str(tmp_path / "out")}, config=None)
+
+    few = {"d1": "pump", "d2": "valve"}
+    with FakeOpenAI() as fake:
+        monkeypatch.setenv("OPENAI_BASE_URL", fake.url)
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        commands.compare(settings_of(few))
+    stages: list[str] = []
+    with pytest.raises(ProviderError, match="no connection"):
+        commands.compare(
+            settings_of(few | {"d3": "gasket"}),
+            on_progress=lambda what, done, total: stages.append(what),
+        )
+    assert stages == []
+    # With nothing new there is nothing to ask.
+    assert commands.compare(settings_of(few | {"d3": "pump"})).exit_code == 0
 
 
 def test_texts_that_the_server_cut_are_said_wherever_a_result_is(

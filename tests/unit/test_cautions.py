@@ -127,6 +127,17 @@ def test_tiny_corpus() -> None:
     )
 
 
+def test_ambiguous_queries() -> None:
+    """3 of 40 are 7.5 %."""
+
+    def marked(n: int) -> Evalset:
+        queries = {f"q{i:03}": {"text": f"what of the {i}th", "ambiguous": i < n} for i in range(N)}
+        return sound_set(queries=queries)
+
+    assert "ambiguous_queries" not in codes(evalset=marked(2))
+    assert "3 of 40 queries (8%)" in message("ambiguous_queries", evalset=marked(3))
+
+
 def test_copied_queries() -> None:
     copied = sound_set(queries={f"q{i:03}": f"document about {WORDS[i]}" for i in range(N)})
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embed_ab import result_json
-from embed_ab.comparison import compare_runs, extreme_queries
+from embed_ab.comparison import compare_runs, telling_queries
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset, from_records
 from embed_ab.origin import Origin, System
@@ -113,23 +113,83 @@ def test_a_against_itself_is_all_ties() -> None:
         assert (difference.wins, difference.losses) == (0, 0)
         assert difference.p_value == 1.0
     assert (comparison.overlap.jaccard, comparison.overlap.rbo) == (1.0, pytest.approx(1.0))
-    assert comparison.details == ()
+    assert all(detail.a == detail.b for detail in comparison.details)
 
 
 def test_detail_holds_the_lists_of_queries_that_changed() -> None:
     detail = {item.query: item for item in compared().details}
 
-    assert list(detail) == ["q1", "q2"]  # the loss first, then the win
+    assert list(detail) == ["q1", "q2", "q3"]  # the loss, the win, then the excluded one
     assert [hit.document for hit in detail["q1"].b] == ["d1", "d0", "d2", "d3"]
     assert [hit.grade for hit in detail["q1"].b] == [1, 2, None, None]
     assert [(hit.document, hit.grade) for hit in detail["q1"].relevant] == [("d0", 2), ("d1", 1)]
 
 
-def test_extreme_queries_come_worst_first_then_best() -> None:
+def test_telling_queries_come_worst_first_then_best_then_others() -> None:
     difference = np.array([0.1, -0.3, np.nan, 0.0, -0.3, 0.5])
+    jaccard = np.zeros(6)
 
-    assert extreme_queries(difference, 2) == [1, 4, 5, 0]
-    assert extreme_queries(difference, 0) == []
+    assert telling_queries(difference, jaccard, 0) == []
+    assert telling_queries(difference, jaccard, 2) == [1, 4, 5, 0]
+    # Two losses and two wins leave room for two of 6: the tie, then the excluded one.
+    assert telling_queries(difference, jaccard, 3) == [1, 4, 5, 0, 3, 2]
+    # One win leaves room for the third loss.
+    assert telling_queries(np.array([-0.1, -0.2, -0.3, 0.5]), jaccard[:4], 2) == [2, 1, 3, 0]
+
+
+def test_of_ties_the_lists_that_differ_most_come_first() -> None:
+    """Differences below a billionth are noise of float32 scores, and order nothing."""
+    difference = np.array([1e-12, 0.0, -1e-12])
+
+    assert telling_queries(difference, np.array([0.9, 0.2, 0.5]), 2) == [1, 2, 0]
+
+
+def test_a_row_has_the_rank_of_the_first_relevant_document_and_what_is_unjudged_above() -> None:
+    """Of q1 d0 and d1 are relevant, of q2 d2; of q3 d3 is judged and not relevant. k is 4."""
+    a = system([[3, 0, 1, 2, 4], [4, 3, 0, 1, 2], [0, 1, 2, 3, 4]])
+    rows = compared(a=a).queries
+
+    assert [(row.rank_a, row.unjudged_a) for row in rows] == [(2, 1), (5, 4), (None, 3)]
+    assert [(row.rank_b, row.unjudged_b) for row in rows] == [(1, 0), (1, 0), (None, 3)]
+
+
+def test_a_row_names_the_systems_that_cut_a_relevant_document() -> None:
+    """A cut d1, which q1 needs; B cut d2, which q2 needs, and d3, which nobody needs."""
+    a = replace(A, is_cut=np.array([False, True, False, False, False, False]))
+    b = replace(B, is_cut=np.array([False, False, True, True, False, False]))
+
+    assert [row.truncated for row in compared(a=a, b=b).queries] == [("A",), ("B",), ()]
+
+
+def test_a_hit_has_its_rank_in_bm25() -> None:
+    bm25 = system([[4, 2, -1], [0, 1, -1], [-1, -1, -1]])
+    detail = compared(bm25=bm25).details[0]
+
+    assert [(hit.document, hit.rank_bm25) for hit in detail.a] == [
+        ("d0", None),
+        ("d1", None),
+        ("d2", 2),
+        ("d3", None),
+    ]
+    assert [document.rank_bm25 for document in detail.relevant] == [None, None]
+    assert {hit.rank_bm25 for hit in compared().details[0].a} == {None}
+
+
+def test_a_hit_that_says_the_same_as_a_relevant_document_is_its_twin() -> None:
+    """d1 differs from d0 in case and marks; d2 is relevant itself, and nobody's twin."""
+    documents = {"d0": "Reset the pump.", "d1": "reset, the PUMP", "d2": "Reset the pump!"}
+    loaded = from_records(documents, {"q1": "pump"}, {"q1": {"d0": 1, "d2": 1}})
+    options = resolve({"k": 3}, config=None).options()
+
+    detail = compare_runs(loaded, system([[1, 0, 2]]), system([[2, 1, 0]]), None, options).details[
+        0
+    ]
+
+    assert [(hit.document, hit.twin_of) for hit in detail.a] == [
+        ("d1", "d0"),
+        ("d0", ""),
+        ("d2", ""),
+    ]
 
 
 def test_clusters_by_gold_and_by_field() -> None:

@@ -51,6 +51,9 @@ class Leaky:
     truncate: bool = True
     usage: Usage = field(default_factory=Usage)
 
+    def role_fingerprint(self, role: Role) -> str:
+        return self.fingerprint
+
     def facts(self) -> ModelFacts:
         return ModelFacts(dimension=2, details={})
 

@@ -144,6 +144,34 @@ def test_texts_cut_in_different_places_agree_once_they_are_short() -> None:
     assert "A of unknown length and B 30 tokens" in found["truncation"]
 
 
+def test_a_few_texts_that_were_cut_are_found_in_spite_of_a_perfect_p5() -> None:
+    """3 of 100 documents differ: the 5th percentile is 1, the mean is not."""
+    documents = Texts(
+        role="document",
+        ids=[f"d{i}" for i in range(100)],
+        texts=[" ".join(WORDS[i % 19] for _ in range(5)) for i in range(97)]
+        + [" ".join(WORDS[:10] * 6 + WORDS[10:] * 6) for _ in range(3)],
+    )
+
+    found = compare(words(), words(limit=60), documents, QUERIES, k=10)
+
+    assert found.agreements[0].p5 == pytest.approx(1)
+    assert found.finding == "nearly the same"
+    assert [cause.code for cause in found.causes] == ["truncation"]
+    assert "the 3 longest agree at 0." in found.causes[0].message
+
+
+def test_only_what_could_be_tried_is_said_to_be() -> None:
+    """No facts of a batch, no prompt to leave out, no other pooling; then vectors of a file."""
+    other = words(change=lambda vectors: vectors[:, ::-1])
+    given = words(change=lambda vectors: vectors[:, ::-1], bare=None, is_given=True)
+    prompted = words(prompts={"document": "passage: "}, change=lambda vectors: vectors[:, ::-1])
+
+    assert compared(words(), other).tried == ("order", "lengths")
+    assert compared(words(bare=None), given).tried == ("order",)
+    assert compared(words(), prompted).tried == ("order", "prompts", "lengths")
+
+
 def test_vectors_in_each_others_places_are_found() -> None:
     found = causes(words(), words(change=lambda vectors: np.roll(vectors, 1, axis=0)))
 

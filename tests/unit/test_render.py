@@ -15,7 +15,7 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from embed_ab import render, terminal
+from embed_ab import page, render, terminal
 from embed_ab.cautions import Caution
 from embed_ab.check import Check, Lengths
 from embed_ab.gate import GateVerdict
@@ -344,42 +344,92 @@ def test_the_surface_is_the_golden_file(name: str, text: Any) -> None:
 
 
 def test_the_page_starts_with_the_verdict() -> None:
+    """Mark, words, numbers; the numbers of a verdict that has none are not made up."""
     body = the_page().split("<body>")[1]
+    shown = [line for line in re.sub(r"<[^>]+>", "", body).splitlines() if line]
 
-    assert re.sub(r"<[^>]+>", "", body).strip().startswith("B is worse than A by more")
+    assert shown[:3] == [
+        "✗",
+        "B is worse than A by more than the margin of 0.02.",
+        "ndcg@10 B − A = -0.125, 95% interval [-0.218, -0.033], 4 queries.",
+    ]
+    assert '<h1 dir="auto">Nothing: said.</h1>\n</div>' in html_of(verdict="Nothing: said.")
+
+
+@pytest.mark.parametrize(
+    ("finding", "mark"),
+    [
+        ("better", "good"),
+        ("not worse than the margin", "good"),
+        ("worse", "bad"),
+        ("no difference shown", "open"),
+        ("inconclusive", "open"),
+    ],
+)
+def test_the_verdict_has_one_of_three_marks(finding: str, mark: str) -> None:
+    symbol = {"good": "✓", "bad": "✗", "open": "?"}[mark]
+
+    assert (
+        f'<div class="verdict {mark}"><span class="mark" aria-hidden="true">{symbol}</span>'
+        in html_of(finding=finding)
+    )
+
+
+def test_the_first_screen_draws_the_interval_of_the_gate_that_decides() -> None:
+    assert (
+        'aria-label="B − A of ndcg@10 is −0.125, 95% interval from −0.218 to −0.033. 0 lies '
+        'outside the interval; the margin is at −0.020."' in the_page()
+    )
+
+
+def test_the_first_screen_says_the_strongest_caution_and_where_the_others_are() -> None:
+    cautions = [
+        Caution(code=code, message=f"This is {code}.", advice="")
+        for code in ("mock_models", "not_significant", "unjudged_gap", "few_queries")
+    ]
+    page = html_of(cautions=tuple(cautions))
+
+    assert '<span dir="auto">This is unjudged_gap.</span> <a href="#warnings">All 4' in page
 
 
 def test_the_sections_come_in_their_order() -> None:
     assert re.findall(r"<h2>(.*?)</h2>", the_page()) == [
-        "Warnings",
-        "Summary",
+        "What speaks against trusting this",
         "Difference B − A",
-        "Per-query wins and losses",
-        "Top-k overlap",
+        "Where B loses and wins",
+        "What it costs",
+        "Systems and evaluation set",
         "Reproduction",
     ]
 
 
 def test_the_navigation_names_the_sections_in_their_order() -> None:
     page = the_page()
-    links = re.findall(r'<a href="#(\w+)">(.*?)</a>', page)
+    links = re.findall(r'<li><a href="#(\w+)">(.*?)</a>', page)
 
     assert links == re.findall(r'<section id="(\w+)"><h2>(.*?)</h2>', page)
 
 
-def test_the_policy_allows_exactly_the_style_in_the_page() -> None:
+def test_the_policy_allows_exactly_the_style_and_the_script_in_the_page() -> None:
     page = the_page()
-    style = page.split("<style>")[1].split("</style>")[0]
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    style, script = (
+        base64.b64encode(hashlib.sha256(found.encode()).digest()).decode()
+        for tag in ("style", "script")
+        for found in re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+    )
 
-    assert f"default-src 'none'; style-src 'sha256-{digest}';" in page
+    assert (
+        f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; "
+        "base-uri 'none'; form-action 'none'" in page
+    )
 
 
 @pytest.mark.parametrize("comparison", [sample(), hostile()], ids=["sample", "hostile"])
-def test_the_page_has_no_script_no_inline_style_and_loads_nothing(comparison: Comparison) -> None:
+def test_the_page_has_one_script_no_inline_style_and_loads_nothing(comparison: Comparison) -> None:
     tags = Tags(render.html(comparison)).tags
 
-    assert {tag for tag, _ in tags} & {"script", "img", "link", "iframe", "object", "svg"} == set()
+    assert [attributes for tag, attributes in tags if tag == "script"] == [{}]
+    assert {tag for tag, _ in tags} & {"img", "image", "use", "link", "iframe", "object"} == set()
     names = {name for _, attributes in tags for name in attributes}
     assert {name for name in names if name.startswith("on")} | names & {"src", "style"} == set()
     assert all(a["href"].startswith("#") for t, a in tags if t == "a" and a["href"])
@@ -426,32 +476,82 @@ def test_a_relevant_document_is_followed_through_both_rankings() -> None:
     assert ", grade 2: A rank 1, B not in the first 100" in the_page()
 
 
-def test_every_query_has_a_row_losses_first_and_excluded_last() -> None:
-    table = the_page().split('aria-label="Every query"')[1].split("</table>")[0]
+def rows_of(page: str) -> list[str]:
+    """The query and the change in each row of the table of queries."""
+    table = page.split('aria-label="Every query"')[1].split("</table>")[0]
+    found = re.findall(r'<th scope="row"><bdi>(.*?)</bdi></th><td class="\w+">(.*?)</td>', table)
+    return [" ".join(pair) for pair in found]
 
+
+def test_every_query_has_a_row_losses_first_and_excluded_last() -> None:
     # 0.37 − 1.00, 0.50 − 0.63, 0.50 − 0.50, 0.53 − 0.27
-    assert re.findall(r'<td><span class="\w+">(.*?)</span>', table) == [
-        "↓ −0.630 B loses",
-        "↓ −0.130 B loses",
-        "= tie",
-        "↑ +0.260 B wins",
-        "– excluded",
+    assert rows_of(the_page()) == [
+        "q1 ↓ −0.630 B loses",
+        "q2 ↓ −0.130 B loses",
+        "q4 = tie",
+        "q3 ↑ +0.260 B wins",
+        "q5 – excluded",
     ]
 
 
 def test_queries_beyond_the_limit_are_counted_and_the_largest_differences_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(render, "MAX_ROWS", 2)
-    page = render.html(sample())
-    table = page.split('aria-label="Every query"')[1].split("</table>")[0]
+    monkeypatch.setattr(page, "MAX_ROWS", 2)
+    shown = render.html(sample())
 
-    assert "2 of 5 queries" in page
-    assert "3 queries with the smallest differences are only in result.json" in page
-    assert re.findall(r"<td>(?:<span[^>]*>)(.) (.\d\.\d+)", table) == [
-        ("↓", "−0.630"),
-        ("↑", "+0.260"),
+    assert "The 3 queries with the smallest differences have no row here" in shown
+    assert rows_of(shown) == ["q1 ↓ −0.630 B loses", "q3 ↑ +0.260 B wins"]
+
+
+def test_the_page_says_how_many_queries_open_and_where_the_others_are() -> None:
+    """q1 to q3 have lists; the row of q4 has its text only."""
+    assert (
+        "3 of 5 queries open to the lists of A and B: those that changed most. The rankings of the "
+        "others are in the files of <code>embed-ab compare --runs DIR</code>." in the_page()
+    )
+    assert the_page().count("<details>") == 3
+    assert '<td colspan="7" dir="auto">descale</td>' in the_page()
+
+
+def test_a_row_carries_what_filters_find_it_by() -> None:
+    rows = (
+        row("q1", "x", 1.0, 0.5, unjudged_b=2, truncated=("A",)),
+        row("q2", "y", 0.5, 0.5, unjudged_a=0),
+    )
+
+    found = re.findall(r'<tbody id="(\w+)" data-is="(.*?)">', html_of(queries=rows, details=()))
+    assert found == [("q0", "loss unjudged truncated"), ("q1", "tie")]
+
+
+def test_a_hit_says_where_the_other_list_has_it() -> None:
+    """A has d7, d3 and d4, B has d4 and d3: d4 rose from 3 to 1, d3 stayed, d7 is gone."""
+    said = re.findall(r"<bdi>(d\d)</bdi> <span class=\"quiet\">[\d.]+ · (.*?)</span>", the_page())
+
+    assert said[:5] == [
+        ("d7", "not in B's"),
+        ("d3", "B rank 2 ="),
+        ("d4", "B rank 1 ↑"),
+        ("d4", "A rank 3 ↑"),
+        ("d3", "A rank 2 ="),
     ]
+
+
+def test_a_hit_says_what_bm25_makes_of_it_and_whose_twin_it_is() -> None:
+    one = replace(hit("d9", 0.4, None), rank_bm25=3, twin_of="d7")
+    page = html_of(details=(replace(detail("q1"), a=(one,)),))
+
+    assert "not in B's · BM25 rank 3</span>" in page
+    assert '<span class="twin">twin of <bdi>d7</bdi>, which is relevant</span>' in page
+
+
+def test_words_that_a_passage_shares_with_its_query_are_marked() -> None:
+    found = replace(detail("q1"), a=(hit("d7", 0.9, 1, "The KETTLE's smell & <steam>"),))
+    page = html_of(details=(found,))
+
+    assert (
+        "<mark>The</mark> <mark>KETTLE</mark>&#39;s <mark>smell</mark> &amp; &lt;steam&gt;" in page
+    )
 
 
 def test_prompts_show_their_blanks_and_bm25_has_none() -> None:
@@ -469,24 +569,30 @@ def test_the_command_is_shown_letter_for_letter() -> None:
 
 
 def test_a_page_of_a_thousand_long_queries_stays_below_two_megabytes() -> None:
+    """A syllable has three bytes: 200 queries with 20 passages of 300 are 3.6 MB by themselves."""
     text = "한" * 100_000
     rows = tuple(row(f"q{n:04}", text, 0.9, n / 1000) for n in range(1000))
-    hits = tuple(hit(f"d{n}", 0.5, None, "한" * 300) for n in range(10))
-    found = tuple(relevant(f"d{n}", 1, "한" * 300) for n in range(10))
     details = tuple(
-        QueryDetail(query=f"q{n:04}", relevant=found, a=hits, b=hits)
-        for n in [*range(10), *range(990, 1000)]
+        QueryDetail(
+            query=f"q{n:04}",
+            relevant=(relevant("d0", 1, "한" * 300),),
+            a=tuple(hit(f"a{m}", 0.5, None, "한" * 300) for m in range(10)),
+            b=tuple(hit(f"b{m}", 0.5, None, "한" * 300) for m in range(10)),
+        )
+        for n in [*range(100), *range(900, 1000)]
     )
 
     page = html_of(queries=rows, details=details)
 
     assert len(page.encode()) < 2_000_000
+    assert len(rows_of(page)) == 1000
+    assert page.count("<details>") == 200
 
 
 def test_the_notebook_shows_the_page_in_a_closed_frame() -> None:
     ((tag, attributes),) = Tags(render.notebook(sample())).tags
 
-    assert (tag, "sandbox" in attributes) == ("iframe", True)
+    assert (tag, attributes["sandbox"]) == ("iframe", "allow-scripts")
     assert attributes["srcdoc"] == render.html(sample())
 
 
@@ -580,18 +686,18 @@ def test_the_comment_links_the_report() -> None:
 
 
 def test_a_long_comment_gives_up_queries_first_and_keeps_verdict_and_link() -> None:
-    """😀 has four bytes in UTF-8."""
+    """😀 has four bytes in UTF-8, so a row of a query has about 120 × 4 + 40 bytes."""
     text = "😀" * 1_000
     rows = tuple(row(f"q{n}", text, 1.0, n / 1000) for n in range(300))
     details = tuple(detail(f"q{n}") for n in range(300))
+    long = sample(queries=rows, details=details)
 
-    comment = render.markdown(
-        sample(queries=rows, details=details), report_url="https://example.org/1"
-    )
+    comment = render.markdown(long, report_url="https://example.org/1", max_bytes=6_000)
 
-    # 150 and 75 of 300 rows: a row has about 120 × 4 + 40 bytes, so 75 rows are about 39,000 bytes.
-    assert len(comment.encode()) <= 60_000
-    assert "225 of 300 queries left out to keep this comment short" in comment
+    # At most 10 rows, about 5,200 bytes beside about 2,500; then 5, about 2,600.
+    assert "290 of 300 queries left out to keep this comment short" in render.markdown(long)
+    assert len(comment.encode()) <= 6_000
+    assert "295 of 300 queries left out to keep this comment short" in comment
     assert comment.startswith("## ✗ embed-ab: B is worse\n\nB is worse than A")
     assert "few_queries" in comment
     assert "[Full report](<https://example.org/1>)" in comment
@@ -772,8 +878,8 @@ def test_a_redacted_page_names_queries_by_id_and_leaves_nothing_empty() -> None:
     page = render.html(redacted(sample()))
 
     assert not EMPTY_ELEMENT.search(page)
-    assert '<td class="text" dir="auto">q1</td>' in page
-    assert '<span dir="auto">q1</span></summary>' in page
+    assert rows_of(page)[0] == "q1 ↓ −0.630 B loses"
+    assert page.count('<summary dir="auto">documents</summary>') == 3
     assert page.count("texts are left out") == 1
 
 

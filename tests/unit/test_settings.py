@@ -232,3 +232,9 @@ def test_a_key_among_the_parameters_is_refused_and_not_shown(text: str) -> None:
         resolve({"b-doc-params": text}, config=None)
 
     assert '"x"' not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ['{"x": NaN}', '{"x": 1e999}', '{"x": -Infinity}'])
+def test_parameters_that_json_cannot_hold_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="should be a JSON object"):
+        resolve({"b-doc-params": text}, config=None)
