@@ -332,8 +332,8 @@ def _build_set_flags(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="bm25",
         choices=["bm25", "llm"],
-        help="Mark questions as ambiguous that do not lead to their piece: by BM25, or by the "
-        "model that wrote them.",
+        help="Mark questions as ambiguous that do not lead to their piece: bm25, where another "
+        "piece scores as high or higher; llm, where the model that wrote them chooses another.",
     )
     _add_settings(parser, _BUILD_KEYS)
 
@@ -602,6 +602,8 @@ def _run_build_set(arguments: dict[str, Any]) -> int:
         for name in ("chunk_chars", "per_chunk", "max_chunks", "max_copy", "language", "verify")
         if (value := arguments[name]) is not None
     }
+    if arguments["llm"] == "mock":
+        given.setdefault("max_copy", 1.0)  # its questions are copies
     options = Options(**given, seed=settings.seed, concurrency=settings.concurrency)
     folder, out = Path(arguments["documents"]), Path(arguments["out"])
     with _progress(is_quiet=settings.quiet) as on_progress:

@@ -522,7 +522,9 @@ def label(
 
     largest_grade = max(int(evalset.qrels.grades.max(initial=1)), settings.min_grade)
     n_queries = len({label_file.place_of(cells)[0] for cells in fresh})
-    n_open = sum(not label_file.is_judged(cells) for cells in rows)
+    # The rows that follow are kept for what a person wrote; their pairs need not be in the set.
+    asked = rows[: len(fresh)]
+    n_open = sum(not label_file.is_judged(cells) for cells in asked)
     said = [
         f"{to}: {len(fresh)} of {len(pairs)} unjudged documents up to rank {depth}, for "
         f"{n_queries} queries; {n_open} to judge"
@@ -559,7 +561,7 @@ def label(
             with _unquoted(compared.is_redacted):
                 left = label_judge.judge(
                     evalset,
-                    rows,
+                    asked,
                     chat,
                     largest_grade=largest_grade,
                     concurrency=settings.concurrency,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from embed_ab.evalset import Evalset
 from embed_ab.label_file import Cells, escaped, is_judged, place_of, safe_text
-from embed_ab.llm import Chat, UnreadableAnswer, outcomes
+from embed_ab.llm import Chat, UnreadableAnswer, answers
 from embed_ab.providers.http import RequestRefused
 from embed_ab.readers import parse_grade
 
@@ -17,8 +17,6 @@ _DOCUMENT_TEXT = 8_000  # characters
 _QUERY_TEXT = 1_000
 _REASON = 300
 _TRIES = 2
-_REFUSALS = frozenset({400, 413, 422})  # of one text, not of the key or the model
-_MANY_REFUSALS = 5
 
 
 class Left(NamedTuple):
@@ -39,7 +37,7 @@ def judge(
 ) -> Left:
     """Have a model judge the rows without a grade, in place; return how many have none still.
 
-    A document that the server refuses is left out; a server that refuses the first few refuses all.
+    A document that the server refuses is left out; one that refuses many in a row is an error.
     on_judged: called after each answer, with how many there are and how many there will be.
     Raises: ProviderError; rows judged by then keep their grades.
     """
@@ -47,42 +45,33 @@ def judge(
     text_of = dict(zip(evalset.document_ids, evalset.document_texts, strict=True))
     waiting = deque(place for place, cells in enumerate(rows) if not is_judged(cells))
     n_asked, n_without, n_refused = len(waiting), 0, 0
-    failure: BaseException | None = None
-    answers: dict[int, tuple[int, str]] = {}
+    given: dict[int, tuple[int, str]] = {}
 
     def work(place: int) -> bool:
         query, document = place_of(rows[place])
         answer = _ask(chat, query_of[query], text_of[document], largest_grade)
         if answer is not None:
-            answers[place] = answer
+            given[place] = answer
         return answer is not None
 
     def take() -> None:
-        while answers:
-            place, (grade, reason) = answers.popitem()
+        while given:
+            place, (grade, reason) = given.popitem()
             rows[place].update(
                 llm_grade=str(grade), llm=escaped(chat.name), reason=safe_text(reason, _REASON)
             )
 
     try:
-        for n_done, (_, outcome) in enumerate(outcomes(work, waiting, concurrency), start=1):
-            if isinstance(outcome, RequestRefused) and outcome.status in _REFUSALS:
+        found = answers(work, waiting, concurrency, n_known=len(rows) - n_asked)
+        for n_done, (_, outcome) in enumerate(found, start=1):
+            if isinstance(outcome, RequestRefused):
                 n_refused += 1
-                if n_refused == n_done and n_refused >= min(_MANY_REFUSALS, n_asked):
-                    failure = failure or outcome
-            elif isinstance(outcome, BaseException):
-                failure = failure or outcome
             else:
-                n_without += not outcome
-            if failure is not None:
-                waiting.clear()  # what is under way is waited for and kept: somebody paid for it
-            else:
-                take()
-                on_judged(n_done, n_asked)
+                n_without += outcome is not True
+            take()
+            on_judged(n_done, n_asked)
     finally:
         take()  # an interrupt may come when an answer is there and not yet looked at
-    if failure is not None:
-        raise failure
     return Left(n_without=n_without, n_refused=n_refused)
 
 

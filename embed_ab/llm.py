@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import queue
 import re
 import threading
 from collections import deque
@@ -16,10 +15,14 @@ from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers import ollama, openai
 from embed_ab.providers.addresses import shown
 from embed_ab.providers.http import RequestRefused, Server
+from embed_ab.providers.threads import outcomes
 
 Message = Mapping[str, str]
 Schema = Mapping[str, Any]
 T = TypeVar("T")
+
+REFUSALS = frozenset({400, 413, 422})
+"""How a server refuses one text; other refusals are of the key or the model."""
 
 _EXAMPLES = "ollama:qwen3:4b or openai:gpt-4.1-mini"
 _MAX_ANSWER = 50_000  # characters looked at; a longer answer is none of ours
@@ -28,6 +31,7 @@ _MAX_STARTS = 2_000
 _MAX_NEW_TOKENS = 4_096  # a model caught in a loop would write for ever
 _THOUGHTS_END = "</think>"
 _START = re.compile(r"[{\[]")
+_MANY_REFUSALS = 5
 # As words, also within response_format or json_schema: "information" is about something else.
 _FORMAT = re.compile(
     r"(?<![a-z])((response)?formats?|json(schema|object)?|schemas?)(?![a-z])", re.IGNORECASE
@@ -71,40 +75,35 @@ class Chat(Protocol):
         """
 
 
-def outcomes(
-    work: Callable[[int], T], waiting: deque[int], n_threads: int
-) -> Iterator[tuple[int, T | BaseException]]:
-    """Do what waits, several at once, and yield what came of each, in any order.
+def answers(
+    ask: Callable[[int], T], waiting: deque[int], n_threads: int, *, n_known: int = 0
+) -> Iterator[tuple[int, T | RequestRefused | UnreadableAnswer]]:
+    """Ask what waits, several at once, and yield each answer, or why there is none, in any order.
 
-    Clear `waiting` to end early: what is under way is still yielded. Threads are daemons: an
-    interrupt must not wait for a model that is slow.
+    One text may offend a filter or be too long; a server that refuses five in a row, or all of
+    fewer, takes no more: its key may have run out of credit.
+    n_known: answers there are from before, with which fewer than five refusals are no error.
+    Raises: the first error that is no fault of a single text, when what was under way has ended.
     """
-    n_running = min(n_threads, len(waiting))
-    results: queue.SimpleQueue[tuple[int, T | BaseException] | None] = queue.SimpleQueue()
-
-    def run() -> None:
-        while True:
-            try:
-                index = waiting.popleft()
-            except IndexError:
-                break
-            try:
-                results.put((index, work(index)))
-            except BaseException as error:
-                results.put((index, error))
-        results.put(None)
-
-    for _ in range(n_running):
-        threading.Thread(target=run, daemon=True).start()
-    try:
-        while n_running:
-            result = results.get()
-            if result is None:
-                n_running -= 1
-            else:
-                yield result
-    finally:
-        waiting.clear()
+    n_most = _MANY_REFUSALS if n_known else min(_MANY_REFUSALS, len(waiting))
+    n_in_a_row = 0
+    failure: BaseException | None = None
+    for index, outcome in outcomes(ask, waiting, n_threads):
+        n_in_a_row = n_in_a_row + 1 if isinstance(outcome, RequestRefused) else 0
+        if isinstance(outcome, BaseException) and not (
+            isinstance(outcome, UnreadableAnswer)
+            or (
+                isinstance(outcome, RequestRefused)
+                and outcome.status in REFUSALS
+                and n_in_a_row < n_most
+            )
+        ):
+            failure = failure or outcome
+            waiting.clear()
+        elif failure is None:
+            yield index, outcome
+    if failure is not None:
+        raise failure
 
 
 def read_json(text: str, schema: Schema) -> dict[str, Any] | None:

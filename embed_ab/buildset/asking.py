@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -14,16 +15,13 @@ from embed_ab.buildset.languages import detect
 from embed_ab.buildset.options import Counts, Options, Query
 from embed_ab.buildset.questions import Question, Writer, key_of, styles_for
 from embed_ab.errors import ProviderError
-from embed_ab.llm import UnreadableAnswer, outcomes
+from embed_ab.llm import UnreadableAnswer, answers
 from embed_ab.providers.http import RequestRefused
 
 OnProgress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
 
-_VERIFY_DEPTH = 3
 _N_NEIGHBOURS = 4
-_REFUSALS = frozenset({400, 413, 422})
-_MANY_REFUSALS = 5
 
 
 def ask_questions(
@@ -126,33 +124,14 @@ def _answers(
         journal.put(key, **record)
         return record
 
-    n_refused = 0
-    failure: BaseException | None = None
     on_progress(what, len(records), len(indices))
-    todo = deque(waiting)
-    for n_done, (index, outcome) in enumerate(outcomes(work, todo, concurrency), len(records) + 1):
-        if isinstance(outcome, RequestRefused):
-            # One text may offend a filter or be too long. A model that refuses the first
-            # five refuses all.
-            n_refused += 1
-            if outcome.status not in _REFUSALS or (
-                not records and n_refused >= min(_MANY_REFUSALS, len(indices))
-            ):
-                failure = failure or outcome
-            else:
-                failed(index, outcome)
-        elif isinstance(outcome, UnreadableAnswer):
+    found = answers(work, deque(waiting), concurrency, n_known=len(records))
+    for n_done, (index, outcome) in enumerate(found, len(records) + 1):
+        if isinstance(outcome, RequestRefused | UnreadableAnswer):
             failed(index, outcome)
-        elif isinstance(outcome, BaseException):
-            failure = failure or outcome
         else:
             records[index] = outcome
-        if failure is not None:
-            todo.clear()  # what is under way is waited for: its answers go into the journal
-        else:
-            on_progress(what, n_done, len(indices))
-    if failure is not None:
-        raise failure
+        on_progress(what, n_done, len(indices))
     return {index: records[index] for index in indices if index in records}
 
 
@@ -170,16 +149,17 @@ def verified(
         return list(queries)
     texts = [f"{chunk.title}\n{chunk.text}".strip() for chunk in chunks]
     most_gold = max(len(query.documents) for query in queries)
-    ranked = bm25.search(
+    run = bm25.search(
         texts,
         [query.text for query in queries],
         "auto",
-        min(max(_VERIFY_DEPTH, _N_NEIGHBOURS + most_gold), len(texts)),
-    ).documents.tolist()
+        min(_N_NEIGHBOURS + most_gold, len(texts)),
+    )
+    ranked = run.documents.tolist()
     if options.verify == "bm25":
         found = [
-            bool(set(query.documents) & set(row[:_VERIFY_DEPTH]))
-            for query, row in zip(queries, ranked, strict=True)
+            _is_ahead(set(query.documents), row, scores)
+            for query, row, scores in zip(queries, ranked, run.scores.tolist(), strict=True)
         ]
     else:
         found = _judged(texts, queries, ranked, options, writer, journal, counts, on_progress)
@@ -187,6 +167,14 @@ def verified(
         query if is_found else replace(query, metadata={**query.metadata, "ambiguous": True})
         for query, is_found in zip(queries, found, strict=True)
     ]
+
+
+def _is_ahead(gold: set[int], ranked: Sequence[int], scores: Sequence[float]) -> bool:
+    """Return whether a gold document is first, with a score that no other document reaches."""
+    if ranked[0] not in gold:
+        return False
+    others = (score for document, score in zip(ranked, scores, strict=True) if document not in gold)
+    return scores[0] > next(others, -math.inf)
 
 
 def _judged(

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,28 @@ from embed_ab.buildset import filters
 from embed_ab.buildset.asking import OnProgress, ask_questions, verified
 from embed_ab.buildset.chunks import Chunk, split
 from embed_ab.buildset.documents import read
-from embed_ab.buildset.files import BESIDE, FILES, RECORD, describe, is_record, write
+from embed_ab.buildset.files import (
+    BESIDE,
+    FILES,
+    RECORD,
+    describe,
+    is_as_written,
+    is_record,
+    write,
+)
 from embed_ab.buildset.journal import NAME as JOURNAL
 from embed_ab.buildset.journal import Journal, is_ours
 from embed_ab.buildset.options import Counts, Options
 from embed_ab.buildset.queries import kept, merged
-from embed_ab.buildset.questions import PROMPT_VERSION, CopyWriter, Writer, key_of
+from embed_ab.buildset.questions import PROMPT_VERSION, Writer, key_of
 from embed_ab.errors import EmbedAbError, InputError, ProviderError
 from embed_ab.evalset import normalized_text
+from embed_ab.llm import REFUSALS
+from embed_ab.providers.http import RequestRefused
 from embed_ab.readers import find_files
 
-MAX_COPY = 0.6
+GAPS = ("unreadable", "refused", "unjudged")
+"""What the record names because the model has not answered about it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +55,10 @@ def build(
     """Make an evaluation set in the folder `out` from the documents of a file or folder.
 
     A run that was interrupted goes on where it was: what the model has answered is in the journal
-    in `out`. A set that is finished is not made again.
+    in `out`. A set that is finished is not made again; but what the model could not answer is asked
+    again, while nobody has changed the set.
     Raises: InputError; ProviderError, after which the same command goes on.
     """
-    is_mock = isinstance(writer, CopyWriter)
-    if options.max_copy is None:
-        options = replace(options, max_copy=1.0 if is_mock else MAX_COPY)
     finished = _finished(out)
     documents, skipped = read(place, without=out)
     chunks = split(documents, options.chunk_chars)
@@ -57,11 +66,13 @@ def build(
     if finished is not None:
         _refuse_other(out, finished, made_by)
         _refuse_lacking(out)
-        return Built(folder=out, record=finished, was_finished=True)
+        has_gaps = any(finished.get(name) for name in GAPS)
+        if not has_gaps or not is_as_written(out, finished) or _has_moved(writer, finished):
+            return Built(folder=out, record=finished, was_finished=True)
     counts = Counts()
     gold, asked = _choose(chunks, options, counts)
     with closing(Journal(out)) as journal:
-        if (out / RECORD).exists():
+        if (out / RECORD).exists() if finished is None else not is_as_written(out, finished):
             raise InputError(
                 f"{out}: another run has finished a set in this folder meanwhile",
                 hint="Run the same command again to see whether it is the same set.",
@@ -73,6 +84,9 @@ def build(
                 raise _nothing_left(counts)
             queries = verified(chunks, queries, options, writer, journal, counts, on_progress)
         except ProviderError as error:
+            # The same texts are refused again: the set stays as it is, with its warnings.
+            if finished and isinstance(error, RequestRefused) and error.status in REFUSALS:
+                return Built(folder=out, record=finished, was_finished=True)
             if len(journal) and "again" not in error.hint:
                 error.hint = f"{error.hint.rstrip('.')}. The same command then goes on from here."
             raise
@@ -81,7 +95,7 @@ def build(
             "model_digest": writer.digest,  # not asked of a server where the set is finished
             **describe(documents, skipped, chunks, asked, queries, counts),
         }
-        write(out, chunks, queries, record)
+        record = write(out, chunks, queries, record)
     return Built(
         folder=out,
         record=record,
@@ -134,6 +148,11 @@ def _refuse_lacking(out: Path) -> None:
             hint=f"Delete {out / RECORD}: the same command then writes the files anew, with the "
             "answers in the journal. Judgements added since are then lost.",
         ) from None
+
+
+def _has_moved(writer: Writer, finished: Mapping[str, Any]) -> bool:
+    """Return whether the model's name means another one by now, whose answers would not fit."""
+    return writer.digest != finished.get("model_digest")
 
 
 def _made_by(options: Options, writer: Writer, chunks: Sequence[Chunk]) -> dict[str, Any]:

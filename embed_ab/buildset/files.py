@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ from embed_ab.buildset.questions import COPIED, STYLES
 from embed_ab.outputs import write_text
 
 RECORD = "build.json"
-FILES = ("corpus.jsonl", "queries.jsonl", "qrels.tsv", RECORD)
+FILES = ("corpus.jsonl", "queries.jsonl", "qrels.tsv")
 BESIDE = ("judgements.jsonl",)
 """What `label --merge` puts beside the set."""
 
@@ -127,8 +128,8 @@ def describe(
 
 def write(
     out: Path, chunks: Sequence[Chunk], queries: Sequence[Query], record: Mapping[str, Any]
-) -> None:
-    """Write the set, each file whole, and last the record that says it is finished."""
+) -> dict[str, Any]:
+    """Write the set, each file whole, and last the record that says it is finished; return that."""
     corpus = [
         {
             "_id": chunk.id,
@@ -142,11 +143,33 @@ def write(
     judged = [
         f"{query.id}\t{chunks[document].id}\t1" for query in queries for document in query.documents
     ]
-    corpus_name, queries_name, qrels_name, record_name = FILES
-    write_text(out / corpus_name, _lines(json.dumps(row, ensure_ascii=False) for row in corpus))
-    write_text(out / queries_name, _lines(json.dumps(row, ensure_ascii=False) for row in asked))
-    write_text(out / qrels_name, _lines(["query-id\tcorpus-id\tscore", *judged]))
-    write_text(out / record_name, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
+    contents = (
+        _lines(json.dumps(row, ensure_ascii=False) for row in corpus),
+        _lines(json.dumps(row, ensure_ascii=False) for row in asked),
+        _lines(["query-id\tcorpus-id\tscore", *judged]),
+    )
+    texts = dict(zip(FILES, contents, strict=True))
+    (out / RECORD).unlink(missing_ok=True)  # of a set with gaps: killed here, it is not finished
+    for name, text in texts.items():
+        write_text(out / name, text)
+    record = {**record, "files": {name: _digest(text.encode()) for name, text in texts.items()}}
+    write_text(out / RECORD, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
+    return record
+
+
+def is_as_written(out: Path, record: Mapping[str, Any]) -> bool:
+    """Return whether the files of a set are still those that its record was written with."""
+    digests = record.get("files")
+    try:
+        return isinstance(digests, dict) and all(
+            _digest((out / name).read_bytes()) == digests.get(name) for name in FILES
+        )
+    except OSError:
+        return False
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _lines(lines: Iterable[str]) -> str:

@@ -63,44 +63,89 @@ def _is_navigation(text: str, n_letters: int) -> bool:
     return n_links >= 3 and _n_letters(left) < 0.35 * n_letters
 
 
-# What may follow a noun in Korean; 이글루 and 위절제술 only begin like one.
-_PARTICLES = (
-    r"(?:에서|에게|에|의|은|는|이|가|을|를|과|와|도|로|으로|만|까지|들|따르면|대한|인가요)*(?!\w)"
+# A page is pointed at by what it says, or as the place where something stands. Its mere mention is
+# not enough: who asks how to share this document has another one in mind.
+_EN_NOUN = (
+    r"(?:documents?|passages?|texts?|articles?|sections?|paragraphs?|chapters?|excerpts?|snippets?|"
+    r"chunks?|papers?|guides?|manuals?|readme|documentation|pages?)"
 )
+_EN_THIS = rf"(?:this|these|the (?:above|following|given|provided|present)) (?:\w+ )?{_EN_NOUN}"
+_EN_ANY = rf"(?:{_EN_THIS}|(?:the|a) {_EN_NOUN})"
+_EN_SAY = (
+    r"(?:say|state|describe|discuss|cover|mention|explain|focus on|talk about|tell|claim|argue|"
+    r"outline|recommend|suggest|introduce|teach|define|address)"
+)
+_EN_SAYS = (
+    r"(?:says|states|describes|discusses|mentions|explains|focuses on|talks about|claims|argues|"
+    r"recommends|suggests|introduces|teaches)"
+)
+# 이글루 and 위절제술 only begin like these nouns.
+_KO_NOUN = (
+    r"(?:문서|글|본문|단락|문단|구절|지문|텍스트|섹션|절|내용|자료|설명서|가이드|기사|예문)(?:들)?"
+)
+_KO_THIS = rf"(?:(?:^|[\s(\"'])(?:이|본|위|해당|이번|위의) ?|(?:다음|주어진|제시된) ?){_KO_NOUN}"
+# 설명하다, but 설명란; 제시하다, but 제시간; 기술된, but 기술 지원.
+_KO_DONE = "[하한할함합해했된되됐]"
+_KO_SAY = rf"(?:(?:설명|언급|서술|주장|소개|제시|기술|강조){_KO_DONE}|말하|말한|말했|다루|다룬)"
+_KO_ABOUT = r"의 ?(?:주제|주장|요지|요점|핵심|결론|목적|취지|주된|주요 내용)"
+_JA_THIS = (
+    r"(?:(?:この|(?<![\u4e00-\u9fff])本|当該|上記の|上の|前述の|以下の|下記の|次の|与えられた)"
+    r"(?:文書|文章|ドキュメント|記事|テキスト|節|章|段落|セクション|本文|内容|資料|説明書|抜粋|箇所)"
+    r"|この(?:文|ガイド|マニュアル|論文))"
+)
+_JA_SAY = r"(?:説明|述べ|言[いわっ]|書かれ|記載|紹介|主張|触れ|扱[いわっ]|論じ)"
 # In 文本文件 and 英文中 another word ends there.
 _NO_HAN_BEFORE = "(?:(?<![\\u4e00-\\u9fff])|(?<=请问)|(?<=根据)|(?<=按照)|(?<=关于))"
-_THIS = {
-    "en": r"\b(?:this|these|the (?:above|following|given|provided|present)) "
-    r"(?:\w+ )?(?:documents?|passages?|texts?|articles?|sections?|paragraphs?|chapters?|excerpts?|"
-    r"snippets?|chunks?|papers?|guides?|manuals?|readme|documentation)\b"
-    r"|\b(?:the|a) (?:passage|excerpt|snippet)\b"
+_ZH_THIS = (
+    rf"(?:{_NO_HAN_BEFORE}本|该|這|这|此|上述|上面的?|以下|下列|给定的?)(?:篇|段|份|个|個)?"
+    r"(?:文档|文檔|文件|文章|文本|段落|章节|章節|内容|內容|片段|节选|手册)"
+)
+_ZH_SAY = (
+    "(?:介绍|介紹|说明|說明|描述|讲|講|提到|提及|解释|解釋|讨论|討論|涉及|阐述|闡述|建议|建議)"
+)
+_DE_NOUN = r"(?:dokument|text|artikel|abschnitt|absatz|kapitel|seite|auszug|passage)(?:e?s)?"
+_DE_SAY = r"(?:sagt|beschreibt|erklärt|behandelt|nennt|erwähnt|empfiehlt|erläutert)"
+_FR_NOUN = r"(?:document|texte|article|section|paragraphe|chapitre|page|extrait|passage)s?"
+_FR_SAY = r"(?:dit|décrit|explique|mentionne|indique|recommande|présente|parle|traite|aborde)"
+_ES_NOUN = r"(?:documento|texto|artículo|sección|párrafo|capítulo|página|fragmento|pasaje)s?"
+_ES_SAY = r"(?:dice|describe|explica|menciona|indica|recomienda|presenta|habla|trata)"
+_POINTING = {
+    "en": rf"\b(?:according to|as per) {_EN_ANY}\b|^based on {_EN_ANY}\b"
+    rf"|\b(?:in|within|throughout) (?:{_EN_THIS}|(?:the|a) (?:passage|excerpt))\b"
+    rf"|\b(?:do|does|did) {_EN_THIS} (?:\w+ly )?{_EN_SAY}\b|\b{_EN_ANY} (?:\w+ly )?{_EN_SAYS}\b"
+    rf"|\bwhat (?:do|does|did) the {_EN_NOUN} (?:\w+ly )?(?:{_EN_SAY}|focus|talk)\b"
+    rf"|\b(?:is|are) {_EN_ANY} (?:\w+ly )?about\b"
+    rf"|\b(?:what(?: is|'s|’s| are)|who (?:is|wrote)) {_EN_THIS}(?: for)?\W*$"
+    r"|\b(?:topic|theme|gist|purpose|conclusion|main \w+|key \w+) of "
+    rf"(?:{_EN_THIS}|the (?:passage|excerpt|text))\b"
+    rf"|^(?:please )?summari[sz]e {_EN_ANY}\b"
     r"|\bthe authors? (?:say|mean|claim|argue|describe|recommend|mention|suggest|explain)s?\b"
-    r"|\baccording to (?:the|this) (?:text|document|article|section|paper|page|documentation)\b"
     r"|\b(?:mentioned|described|discussed|listed|shown|stated|given|provided|explained|presented) "
-    r"(?:above|below|here|[io]n (?:the|this) "
-    r"(?:text|document|article|section|paragraph|paper|page))\b"
-    r"|\bwhat (?:is|does|do|are) (?:the|this) "
-    r"(?:text|document|article|section|paper|page|paragraph) "
-    r"(?:about|mainly|say|says|state|describe|discuss|cover|mention|explain|focus|talk)\b",
-    "ko": r"(?:^|[\s(\"'])(?:이|본|위|해당|이번|위의) ?"
-    r"(?:문서|글|본문|단락|문단|구절|지문|텍스트|섹션|절|내용|자료|설명서|가이드|기사|예문)"
-    rf"{_PARTICLES}"
-    rf"|(?:다음|주어진|제시된) ?(?:문서|글|본문|단락|문단|구절|지문|텍스트|내용){_PARTICLES}"
-    r"|(?:^|\s)(?:본문|지문|글)(?:에서|에 따르면|에 의하면|의 내용)"
-    r"|(?:위|여기|앞)에서? (?:언급|설명|말|제시|기술|다룬|나온|서술)",
-    "ja": r"(?:この|(?<![\u4e00-\u9fff])本|当該|上記の|上の|前述の|以下の|下記の|次の|与えられた)"
-    r"(?:文書|文章|ドキュメント|記事|テキスト|節|章|段落|セクション|本文|内容|資料|説明書|抜粋|箇所)"
-    r"|この(?:文(?=[はがをにでのとも、。\s]|$)|ガイド|マニュアル|論文)|上記|前述|本文(?:で|に|の)|筆者",
-    "zh": rf"(?:{_NO_HAN_BEFORE}本|该|這|这|此|上述|上面的?|以下|下列|给定的?)(?:篇|段|份|个|個)?"
-    rf"(?:文档|文檔|文件|文章|文本|文中|段落|章节|章節|内容|內容|片段|节选|手册)|{_NO_HAN_BEFORE}文中(?!文)",
-    "de": r"\b(?:diese[rsmn]?|laut|obige[rsnm]?|folgende[rsnm]?) "
-    r"(?:dokument|text|artikel|abschnitt|absatz|kapitel|seite|auszug|passage)s?\b",
-    "fr": r"\b(?:ce|cet|cette|selon le) "
-    r"(?:document|texte|article|section|paragraphe|chapitre|page|extrait|passage)\b",
-    "es": r"\b(?:este|esta|según el) "
-    r"(?:documento|texto|artículo|sección|párrafo|capítulo|página|fragmento|pasaje)\b",
+    rf"(?:above|below|here|(?:[io]n|by) (?:the|this) {_EN_NOUN})\b",
+    "ko": rf"{_KO_THIS}(?:에서|에 ?(?:따르면|의하면|나온|나오는|나와|적힌|쓰인|언급|설명된)"
+    rf"|{_KO_ABOUT}|의 내용[은이]|[은는이가] [^.?!]*{_KO_SAY}"
+    r"|[은는이가]? (?:무엇|무슨 내용|어떤 내용|뭐)|[을를] ?(?:읽고|요약하(?:면|시오|세요|라)))"
+    rf"|(?:^|\s)(?:본문|지문|글)(?:에 따르면|에 의하면|의 내용[은이]|{_KO_ABOUT}"
+    rf"|에서는? [^.?!]*{_KO_SAY})|(?:위|여기|앞)에서? (?:{_KO_SAY}|나온)",
+    "ja": rf"{_JA_THIS}(?:で|に(?:よる|よれ|おい|書|記|は何)|[はが]?何|を要約"
+    rf"|の(?:主題|テーマ|目的|要点|要旨|趣旨|結論)|[はがも][^。？?]*{_JA_SAY})"
+    rf"|上記|前述|筆者|本文(?:では|に(?:よる|よれ|書|記)|で{_JA_SAY})",
+    "zh": rf"{_ZH_THIS}(?:中|里|裡|内|內|主要|{_ZH_SAY}|[是在]?(?:关于|關於)|是什么|是什麼"
+    r"|的(?:主题|主題|目的|主旨|要点|要點|结论|結論))"
+    rf"|(?:根据|根據|按照|依据|依據){_ZH_THIS}"
+    rf"|{_NO_HAN_BEFORE}本?文中(?!文)|{_NO_HAN_BEFORE}本文(?:主要)?{_ZH_SAY}",
+    "de": rf"\b(?:laut|gemäß) (?:(?:dem|der|diese[mr]) )?{_DE_NOUN}\b"
+    rf"|\b(?:in|auf) (?:diese[mr]|obige[mr]|folgende[mr]) {_DE_NOUN}\b"
+    rf"|\b{_DE_SAY} (?:diese[rs]?|de[rn]|das|die|obige[rs]?) {_DE_NOUN}\b"
+    rf"|\bdiese[rs]? {_DE_NOUN} {_DE_SAY}\b",
+    "fr": rf"\b(?:selon|d['’]après) (?:(?:ce|cet|cette|le|la) |l['’]){_FR_NOUN}\b"
+    rf"|\bdans (?:ce|cet|cette) {_FR_NOUN}\b"
+    rf"|\b{_FR_SAY} (?:(?:ce|cet|cette|le|la) |l['’]){_FR_NOUN}\b"
+    rf"|\b(?:ce|cet|cette) {_FR_NOUN} {_FR_SAY}\b",
+    "es": rf"\bsegún (?:este|esta|el|la) {_ES_NOUN}\b|\ben (?:este|esta) {_ES_NOUN}\b"
+    rf"|\b{_ES_SAY} (?:este|esta|el|la) {_ES_NOUN}\b|\b(?:este|esta) {_ES_NOUN} {_ES_SAY}\b",
 }
-_DEICTIC = re.compile("|".join(_THIS.values()), re.IGNORECASE)
+_DEICTIC = re.compile("|".join(_POINTING.values()), re.IGNORECASE)
 
 
 def is_deictic(question: str) -> bool:

@@ -52,8 +52,12 @@ def _after(page: str, sign: int, reader: _Reader) -> int:
         reader.data(page, sign, sign + 1, is_sign=True)
         return sign + 1
     name = tag[2].lower()
+    # In HTML such a slash ends SVG only; but nobody means to hide the rest of a page by a <nav/>.
+    is_whole = tag[0].endswith("/>") and (name not in _RAW or reader.is_in_svg)
     if tag[1]:
         reader.end(name, sign)
+    elif is_whole and name in _UNSEEN:
+        pass
     elif name in _RAW:
         closing = re.compile(f"</{name}[^<>]{{0,100}}>", re.IGNORECASE).search(page, tag.end())
         return closing.end() if closing else len(page)
@@ -70,6 +74,10 @@ class _Reader:
         self.starts, self.ends = array("q"), array("q")
         self._unseen: list[str] = []
         self._n_pre = 0
+
+    @property
+    def is_in_svg(self) -> bool:
+        return "svg" in self._unseen
 
     def start(self, tag: str, place: int) -> None:
         if tag in _UNSEEN:

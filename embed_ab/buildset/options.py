@@ -14,17 +14,17 @@ from embed_ab.errors import InputError
 class Options:
     """What the set is made by; all of it but `concurrency` decides what the set is.
 
-    max_copy: largest share of a question's words that may stand in its chunk; None is 0.6, and 1
-        for the mock, whose questions are copies.
+    max_copy: largest share of a question's words that may stand in its chunk.
     language: `auto`, or the tag of the language to ask in, such as ko.
-    verify: by what each question must find its chunk, or else is marked ambiguous.
+    verify: by what each question must find its chunk, or else is marked ambiguous: by a BM25 score
+        above those of all other chunks, or by the choice of the model.
     Raises: InputError for a value out of its bounds.
     """
 
     chunk_chars: int = 600
     per_chunk: int = 1
     max_chunks: int | None = None
-    max_copy: float | None = None
+    max_copy: float = 0.6
     language: str = "auto"
     verify: Literal["none", "bm25", "llm"] = "none"
     seed: int = 0

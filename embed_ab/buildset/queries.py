@@ -20,14 +20,12 @@ def kept(
     counts: Counts,
 ) -> Iterator[Query]:
     """Yield the questions that pass the filters, in the order of their chunks."""
-    assert options.max_copy is not None
     for index, written in answers.items():
         chunk = chunks[index]
         counts.n_written += len(written)
         if len(written) < options.per_chunk:
             counts.fewer.append(chunk.id)
-        if extra := len(written) - options.per_chunk:
-            counts.dropped["more than asked for"] += max(extra, 0)
+        counts.dropped["more than asked for"] += len(written[options.per_chunk :])
         for number, question in enumerate(written[: options.per_chunk], 1):
             share = filters.copy_share(question.text, f"{chunk.title}\n{chunk.text}")
             reason = ""

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from embed_ab.buildset.build import Built
+from embed_ab.buildset.build import GAPS, Built
 
 MOCK_NOTICE = (
     "mock: no model was asked; each question is a sentence copied from its chunk. Such a set shows "
@@ -25,7 +25,7 @@ def lines(built: Built, *, is_quiet: bool = False) -> Iterator[str]:
 def _lines(built: Built) -> Iterator[str]:
     record, counts = built.record, built.record["counts"]
     if built.was_finished:
-        yield f"{built.folder} is finished already; nothing was asked or written."
+        yield f"{built.folder} is finished already; nothing was written."
     if record["model"] == "mock":
         yield MOCK_NOTICE
     if built.n_reused:
@@ -56,6 +56,10 @@ def _lines(built: Built) -> Iterator[str]:
     ):
         if record[key]:
             yield f"warning: {len(record[key]):,} {text}: {_some(record[key])}"
+    if any(record[key] for key in GAPS):
+        yield (
+            "note: the same command asks about these again, unless the set or the model has changed"
+        )
     dropped = counts["questions_dropped"]
     yield (
         f"questions: {counts['questions_written']:,} written, "

@@ -275,6 +275,26 @@ def test_odd_markup_is_read_as_browsers_do(page: str, text: str) -> None:
     assert visible_text(page)[0].strip("\n") == text
 
 
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "<svg/>",
+        '<svg viewBox="0 0 1 1" />',
+        "<SVG/>",
+        "<svg><svg/></svg>",
+        "<svg><title/><style/></svg>",
+        "<nav/>",
+        "<template/>",
+    ],
+)
+def test_the_text_after_an_element_that_ends_itself_is_seen(whole: str) -> None:
+    assert visible_text(f"<p>before {whole}after</p>")[0].split() == ["before", "after"]
+
+
+def test_a_script_that_ends_itself_does_not_in_html() -> None:
+    assert visible_text("<p>a <script src='x'/>code()</script>b")[0] == "a b"
+
+
 @pytest.mark.parametrize("piece", ["<a ", '<a "', "<!--", "<svg></nav>", "<script>", "&#", "</"])
 def test_markup_that_never_ends_is_read_in_time(piece: str) -> None:
     """Quadratic reading would take minutes."""

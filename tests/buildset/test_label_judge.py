@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from fake_chat import FakeChat, running
 
+from embed_ab import label_file
 from embed_ab.cli import main
 
 Row = dict[str, str]
@@ -37,17 +38,22 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeChat]:
 @pytest.fixture
 def compared(tmp_path: Path) -> Path:
     """A folder with a set of two queries, one of which both systems answer with d3 too."""
-    documents = {"d1": "blue sky", "d2": "green grass", "d3": 'blue "grass"\n=1+1', "d4": "sand"}
+    return compare(tmp_path, {"d3": 'blue "grass"\n=1+1', "d4": "sand"})
+
+
+def compare(folder: Path, documents: dict[str, str]) -> Path:
+    """Make a set of d1, which answers "blue", d2, which answers "grass", and other documents."""
+    documents = {"d1": "blue sky", "d2": "green grass", **documents}
     lines = (json.dumps({"_id": key, "text": text}) for key, text in documents.items())
-    (tmp_path / "corpus.jsonl").write_text("\n".join(lines), "utf-8")
+    (folder / "corpus.jsonl").write_text("\n".join(lines), "utf-8")
     queries = {"q1": "blue", "q2": "grass"}
     lines = (json.dumps({"_id": key, "text": text}) for key, text in queries.items())
-    (tmp_path / "queries.jsonl").write_text("\n".join(lines), "utf-8")
-    (tmp_path / "qrels.tsv").write_text("q1\td1\t2\nq2\td2\t1\n", "utf-8")
+    (folder / "queries.jsonl").write_text("\n".join(lines), "utf-8")
+    (folder / "qrels.tsv").write_text("q1\td1\t2\nq2\td2\t1\n", "utf-8")
     systems = ["-a", "bm25:word", "-b", "bm25:char2"]
-    places = ["--out", str(tmp_path / "out"), "--runs", str(tmp_path / "runs")]
-    assert main(["compare", str(tmp_path), *systems, *places, "--quiet"]) == 0
-    return tmp_path
+    places = ["--out", str(folder / "out"), "--runs", str(folder / "runs")]
+    assert main(["compare", str(folder), *systems, *places, "--quiet"]) == 0
+    return folder
 
 
 def label(folder: Path, model: str, *words: str) -> int:
@@ -184,6 +190,41 @@ def test_a_server_that_refuses_every_document_is_an_error(
     assert "content_filter" in capsys.readouterr().err
 
 
+def test_a_server_that_starts_to_refuse_is_an_error_and_the_rest_is_judged_later(
+    tmp_path: Path, server: FakeChat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Five in a row, after one answer: as with 400 when credit runs out."""
+    compare(tmp_path, {f"e{n}": "blue" + " sky" * n for n in range(8)})
+    server.refuses = lambda messages: "no credit" if len(server.bodies) > 1 else ""
+
+    assert label(tmp_path, "openai:writer", "--concurrency", "1") == 3
+
+    assert "no credit" in capsys.readouterr().err
+    assert sorted(row["llm_grade"] for row in rows(tmp_path)) == [""] * 7 + ["1"]
+    server.refuses = lambda messages: ""
+    assert label(tmp_path, "openai:writer") == 0
+    assert [row["llm_grade"] for row in rows(tmp_path)] == ["1"] * 8
+
+
+def test_a_row_for_another_set_is_kept_and_neither_judged_nor_counted(
+    compared: Path, server: FakeChat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is kept for a person's own column; its query and document are not in the set."""
+    assert label(compared, "openai:writer", "--max-pairs", "1") == 0
+    (judged,) = rows(compared)
+    gone = dict.fromkeys(judged, "") | {"query-id": "q9", "corpus-id": "d9"}
+    label_file.write(compared / "l.tsv", [judged, gone | {"note": "ask Kim"}])
+    capsys.readouterr()
+
+    assert label(compared, "openai:writer") == 0
+
+    last = rows(compared)[-1]
+    assert (last["query-id"], last["note"], last["llm_grade"]) == ("q9", "ask Kim", "")
+    out = capsys.readouterr().out
+    assert "for 2 queries; 1 to judge" in out
+    assert "openai:writer judged 1 of 1" in out
+
+
 def test_what_a_person_writes_while_the_model_judges_is_kept(
     compared: Path, server: FakeChat
 ) -> None:
@@ -265,7 +306,7 @@ def test_an_interrupt_does_not_wait_for_the_model_and_keeps_what_it_said(
         try:
             assert reached.wait(60)
             run.send_signal(signal.SIGINT)
-            run.wait(20)
+            assert run.wait(20) == 130
         finally:
             release.set()
     assert [row["llm_grade"] for row in rows(compared)] == ["1", ""]

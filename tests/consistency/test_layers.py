@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
+from fnmatch import fnmatchcase
 from pathlib import Path
+
+import pytest
+from tables import READMES
 
 PACKAGE = Path(__file__).parents[2] / "embed_ab"
 
@@ -140,3 +145,33 @@ def test_imports_point_downwards() -> None:
     }
 
     assert upwards - ALLOWED_UPWARDS == set()
+
+
+def rows_of(readme: str) -> list[set[str]]:
+    """The modules of each row of "How it works", from `action/main.py`, `providers/`, `label_*`."""
+    section = readme[readme.rindex("\n| `errors.py`") :].split("\n\n")[0]
+    rows = []
+    for line in section.strip().splitlines():
+        found, folder = set(), ""
+        for name in re.findall(r"`([\w/*]+?)(?:\.py)?`", line.split("|")[1]):
+            folder = "action." if name.startswith("action/") else folder
+            pattern = name.replace("/", ".") if "/" in name else folder + name
+            pattern += "*" if pattern.endswith(".") else ""
+            found |= {module for module in modules() if fnmatchcase(module, pattern)}
+        rows.append(found)
+    return rows
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda path: path.name)
+def test_the_readme_names_each_module_once_and_below_what_it_imports(path: Path) -> None:
+    rows = rows_of(path.read_text("utf-8"))
+    named = [module for row in rows for module in sorted(row)]
+    row_of = {module: number for number, row in enumerate(rows) for module in row}
+
+    assert sorted(named) == sorted(set(modules()) - {"__init__", "__main__"})
+    assert {
+        (name, imported)
+        for name in named
+        for imported in imports(modules()[name])
+        if (name, imported) not in ALLOWED_UPWARDS and row_of[imported] > row_of[name]
+    } == set()
