@@ -467,7 +467,7 @@ def _run_rerank(arguments: dict[str, Any]) -> int:
     first, depth = arguments.pop("first_stage"), arguments.pop("depth")
     a, b = arguments["model-a"] or "none", arguments["model-b"]
     flags = arguments | commands.reranking(first, a, b, depth, arguments)
-    settings = commands.excluding(_settings(flags))
+    settings = commands.for_one_first_stage(_settings(flags))
     with _progress(is_quiet=settings.quiet) as on_progress:
         finished = commands.compare(settings, on_progress=on_progress)
     return _show(finished, is_quiet=settings.quiet)

@@ -206,7 +206,7 @@ def reranking(
 ) -> dict[str, Any]:
     """Return the flags of comparing two orders of one first stage's candidates.
 
-    What the flags say of A's prompts is about the first stage, so it holds for both sides.
+    `for_one_first_stage` makes both sides find the same ones.
     Raises: InputError.
     """
     for flag, value, hint in (
@@ -231,18 +231,20 @@ def reranking(
                 f"--b-{name} has no meaning for a reranker",
                 hint=f"--a-{name} is about the first stage, of which both order the documents.",
             )
-        found[f"b-{name}"] = flags.get(f"a-{name}")
     return found
 
 
-def excluding(settings: Settings) -> Settings:
-    """Return the settings with queries that have nothing relevant left out, unless they say else.
+def for_one_first_stage(settings: Settings) -> Settings:
+    """Return the settings of a comparison whose sides reorder what one first stage found.
 
-    A reranker cannot be wrong on those.
+    What is said of A's prompts and parameters, by flag or file, holds for both. Queries that have
+    nothing relevant are left out unless the settings say else: no order can be wrong on them.
     """
-    if settings.no_positive is not None:
-        return settings
-    return settings.model_copy(update={"no_positive": "exclude"})
+    alike = ("query_prompt", "doc_prompt", "query_params", "doc_params")
+    update: dict[str, Any] = {f"b_{name}": getattr(settings, f"a_{name}") for name in alike}
+    if settings.no_positive is None:
+        update["no_positive"] = "exclude"
+    return settings.model_copy(update=update)
 
 
 def load_evalset(settings: Settings) -> Evalset:

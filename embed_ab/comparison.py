@@ -210,6 +210,7 @@ def compare_runs(
             b.candidates,
             a.candidates or a.run,
             differences,
+            is_a_frozen=a.candidates is not None,
             gain=options.gain,
             min_grade=options.min_grade,
         ),

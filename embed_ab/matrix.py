@@ -227,6 +227,11 @@ def _notes(n_units: int, n_tests: int, options: Options) -> tuple[str, ...]:
             f"{n_units} queries, or groups of them, are fewer than the {options.min_queries} that "
             "a verdict needs"
         )
+    if n_tests * 2.0 ** (1 - n_units) > ERROR_RATE:  # all signs alike, the least there can be
+        notes.append(
+            f"with {n_units} queries, or groups of them, and {n_tests} tests no difference can be "
+            "shown: take more queries, or fewer systems and metrics"
+        )
     least = n_tests / (options.resamples + 1)  # no p-value of random signs is below 1 / (N + 1)
     if least > ERROR_RATE:
         notes.append(

@@ -82,6 +82,5 @@ def context_of(matrix: Matrix) -> dict[str, Any]:
         "redacted_notice": REDACTED_NOTICE,
         "set_sentence": set_sentence(matrix.evalset),
         "cost": cost_table(matrix.systems, matrix.measured),
-        "everyone": tuple(contrast.label for contrast in matrix.contrasts),
         "title": formats.shorten(matrix.verdict, 120),
     }

@@ -189,7 +189,8 @@ def ceiling_table(comparison: Comparison) -> CostTable | None:
             )
             for ceiling in found.ceilings
         ),
-        note=f"The first {found.depth:,} documents of the first stage are the candidates. They "
+        note=f"The first {found.depth:,} documents of the first stage, where there are so many, "
+        "are the candidates. They "
         f"hold {formats.percent(found.recall)} of a query's relevant documents; {lost} Of the "
         "way: (B − A) / (best order − A)"
         + ("." if found.same_for_a else ", not shown: A orders other documents than B.")

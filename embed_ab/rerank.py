@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,11 +42,6 @@ class Candidates:
     same_for_a: bool
     ceilings: tuple[Ceiling, ...]
     out_of_reach: tuple[str, ...]
-
-
-def first(run: Run, depth: int) -> Run:
-    """Return the run cut at a depth: its candidate sets."""
-    return replace(run, documents=run.documents[:, :depth], scores=run.scores[:, :depth])
 
 
 def reorder(candidates: Run, scores: NDArray[np.float64], *, name: str) -> Run:
@@ -95,24 +90,28 @@ def examine(
     a: Run,
     differences: Iterable[PairedDifference],
     *,
+    is_a_frozen: bool,
     gain: Gain,
     min_grade: int,
 ) -> Candidates:
     """Return what the candidate sets allow, and how far B came.
 
-    a: the candidates of A, or its ranking, which is looked at as deep as the candidates.
+    a: the candidates of A if it only reorders some (`is_a_frozen`), else its ranking. A ranking
+        that begins with the candidates has the same ones only as deep as they are: beyond, it has
+        documents that B never had, and the way is not told.
     differences: between A and B, which orders the candidates; there is a query to evaluate.
     """
     measured = {Metric.parse(difference.metric): difference for difference in differences}
     depth = candidates.documents.shape[1]
-    same_for_a = differing(candidates, first(a, depth)).size == 0
+    same_for_a = differing(candidates, a if is_a_frozen else a.cut(depth)).size == 0
     n_relevant = metrics.count_relevant(evalset.qrels, min_grade)
     best = best_values(measured, candidates, evalset, gain=gain, min_grade=min_grade)
 
     def ceiling(metric: Metric, d: PairedDifference) -> Ceiling:
         reached = resampling.mean(best[metric][n_relevant > 0])
         room = reached - d.mean_a
-        way = (d.mean_b - d.mean_a) / room if same_for_a and room > resampling.TOLERANCE else None
+        is_alike = same_for_a and (is_a_frozen or metric.k <= depth)
+        way = (d.mean_b - d.mean_a) / room if is_alike and room > resampling.TOLERANCE else None
         return Ceiling(metric=str(metric), ceiling=reached, way=way)
 
     is_relevant = metrics.grade_matrix(candidates.documents, evalset.qrels) >= min_grade

@@ -89,6 +89,7 @@ _WRITTEN = {
 }
 _WHOLE_NUMBERS = frozenset({"dim", "dimensions", "max_length", "batch_size", "k", "depth"})
 _CHOICES = {"precision": PRECISIONS, "rescore": ("yes", "no")}
+_FORM = re.compile(r"([\w-]+)\s*\(")
 _OPTION = re.compile(r"\s*([\w-]+)\s*=")
 
 
@@ -185,10 +186,17 @@ def _system(value: object, nesting: int) -> SystemSpec:
 
 
 def _reranker(value: object) -> SystemSpec:
-    spec = _parsed(value, nesting=0)
-    if spec.systems or not PROVIDERS[spec.provider].is_reranker:
+    # Never made of others, which is seen before they are looked at, however deep they go.
+    is_form = (
+        str(value.get("provider")) in FORMS
+        if isinstance(value, Mapping)
+        else isinstance(value, str) and bool(_FORM.match(value.strip()))
+    )
+    spec = None if is_form else _parsed(value, nesting=0)
+    if spec is None or not PROVIDERS[spec.provider].is_reranker:
         names = ", ".join(name for name, each in PROVIDERS.items() if each.is_reranker)
-        raise InputError(f"'{spec}' is not a reranker", hint=f"Rerankers: {names}.")
+        given = spec or (f"{value['provider']}(…)" if isinstance(value, Mapping) else value)
+        raise InputError(f"'{_short(str(given))}' is not a reranker", hint=f"Rerankers: {names}.")
     return spec
 
 
@@ -203,7 +211,7 @@ def _parsed(value: object, nesting: int) -> SystemSpec:
             f"'{_short(text)}' has {len(text):,} characters, more than {MAX_LENGTH:,}",
             hint=f"For example {_EXAMPLES}.",
         )
-    opened = re.match(r"([\w-]+)\s*\(", text)
+    opened = _FORM.match(text)
     return _form(text, opened[1], opened.end(), nesting) if opened else _leaf(text)
 
 
@@ -396,6 +404,11 @@ def _checked_leaf(spec: SystemSpec) -> SystemSpec:
             f"'{_short(str(spec))}': the name '{_short(spec.name)}' is empty, or holds a comma or "
             "a line break",
             hint=f"For example {_EXAMPLES}.",
+        )
+    if spec.provider == "http" and spec.name.startswith("//"):
+        raise InputError(
+            f"'{_short(str(spec))}' is an address, and http: takes a model's name",
+            hint="Set RERANK_BASE_URL to the address, and write http:NAME.",
         )
     if provider.names and spec.name not in provider.names:
         raise InputError(

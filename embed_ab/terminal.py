@@ -205,7 +205,7 @@ def matrix(found: Matrix, console: Console, *, quiet: bool = False) -> None:
     if found.cautions:
         _line(console)
     for caution in found.cautions:
-        of = "" if caution.systems == context["everyone"] else f" ({', '.join(caution.systems)})"
+        of = f" (comparing with {', '.join(caution.systems)})"
         _line(console, f"! {caution.code}{of}: {caution.meaning}")
     if found.ignored:
         _line(console, f"ignored warnings: {', '.join(found.ignored)}")

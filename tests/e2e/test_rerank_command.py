@@ -10,10 +10,11 @@ import pytest
 from fake_reranker import FakeReranker, fake_score
 
 from embed_ab.cli import main
-from embed_ab.commands import reranking
+from embed_ab.commands import for_one_first_stage, reranking
 from embed_ab.errors import InputError
 from embed_ab.evalset import load
 from embed_ab.providers.cache import VectorStore
+from embed_ab.settings import resolve
 from embed_ab.system_spec import SystemSpec
 from embed_ab.systems import Retrieved, Side, retrieve
 
@@ -182,6 +183,7 @@ def test_two_rerankers_of_one_first_stage(folder: Path, first: str) -> None:
         (["--first-stage", "mock:word", "-b", "none", "--depth", "0"], "--depth 0 is below 1"),
         (["--first-stage", "ce:x", "-b", "none"], "'ce:x' only orders what another system found"),
         (["--first-stage", "mock:word", "-b", "mock:word"], "'mock:word' is not a reranker"),
+        (["--first-stage", "mock:word", "-b", "http://h:1"], "'http://h:1' is an address"),
         (
             ["--first-stage", "mock:word", "-b", "none", "--b-query-prompt", "q: "],
             "--b-query-prompt has no meaning for a reranker",
@@ -233,8 +235,7 @@ def test_a_permission_needs_a_model_that_runs_here() -> None:
         Side(trust_remote_code=True).refuse_for(spec, "B")
 
 
-def test_prompts_of_a_are_those_of_the_first_stage_on_both_sides() -> None:
-    """So that both sides have the same candidates."""
+def test_both_sides_are_the_first_stage_in_another_order() -> None:
     flags = {"a-query-prompt": "query: ", "b-query-prompt": None}
 
     found = reranking("st:a/b", "none", "ce:c/d", 50, flags)
@@ -242,11 +243,18 @@ def test_prompts_of_a_are_those_of_the_first_stage_on_both_sides() -> None:
     assert found == {
         "model-a": "rerank(st:a/b, none; depth=50)",
         "model-b": "rerank(st:a/b, ce:c/d; depth=50)",
-        "b-query-prompt": "query: ",
-        "b-doc-prompt": None,
-        "b-query-params": None,
-        "b-doc-params": None,
     }
+
+
+def test_prompts_of_the_settings_file_reach_both_first_stages(tmp_path: Path) -> None:
+    """A's hold for both, whoever gave them; B's of the file are about another system."""
+    config = tmp_path / "c.yml"
+    config.write_text("a-query-prompt: 'query: '\nb-query-prompt: 'other: '\n")
+    flags = reranking("st:a/b", "none", "ce:c/d", 50, {})
+
+    settings = for_one_first_stage(resolve(flags, config=config))
+
+    assert settings.side("A").query_prompt == settings.side("B").query_prompt == "query: "
 
 
 def test_a_reranker_inside_a_hybrid_of_an_ordinary_comparison(folder: Path, first: str) -> None:
@@ -271,6 +279,8 @@ def test_a_first_stage_as_a_has_the_same_candidates(folder: Path, first: str) ->
 
     found = json.loads((out / "result.json").read_text("utf-8"))["candidates"]
     assert (found["depth"], found["same_for_a"]) == (2, True)
+    # A has a third document, which B cannot have: at 10 they do not order the same ones.
+    assert {ceiling["way"] for ceiling in found["ceilings"]} == {None}
 
 
 def test_the_first_stage_is_retrieved_once_for_both_sides(folder: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from embed_ab.comparison import Options, compare_runs
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset, from_records
-from embed_ab.matrix import Matrix, compare_all
+from embed_ab.matrix import Matrix, _notes, compare_all
 from embed_ab.origin import Origin, System
 from embed_ab.runs import Run
 from embed_ab.settings import resolve
@@ -124,6 +124,17 @@ def test_too_few_queries_give_no_verdict_and_say_so() -> None:
     assert found.notes == (
         "12 queries, or groups of them, are fewer than the 13 that a verdict needs",
     )
+
+
+def test_queries_too_few_for_so_many_tests_are_said() -> None:
+    """All signs alike give p = 2 / 2^12; times 120 tests that is 0.059."""
+    found = _notes(12, 120, options(resamples=100_000))
+
+    assert found == (
+        "with 12 queries, or groups of them, and 120 tests no difference can be shown: take more "
+        "queries, or fewer systems and metrics",
+    )
+    assert _notes(13, 120, options(resamples=100_000)) == ()
 
 
 def test_resamples_too_few_for_so_many_tests_are_said() -> None:

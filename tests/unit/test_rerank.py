@@ -16,7 +16,7 @@ from embed_ab.comparison import compare_runs
 from embed_ab.evalset import Evalset
 from embed_ab.metrics import Metric
 from embed_ab.origin import Origin, System
-from embed_ab.rerank import best_values, differing, examine, first, reorder
+from embed_ab.rerank import best_values, differing, examine, reorder
 from embed_ab.result import Comparison
 from embed_ab.runs import Run
 from embed_ab.settings import resolve
@@ -66,7 +66,7 @@ def test_queries_whose_documents_differ_are_found() -> None:
     after = make_run([3, 1, 2], [3, 1, 4], [2, 1, -1], [2, -1, -1])
 
     assert differing(before, after).tolist() == [1, 3]
-    assert differing(before, first(before, 2)).tolist() == [0, 1]
+    assert differing(before, before.cut(2)).tolist() == [0, 1]
 
 
 def test_the_ceiling_keeps_the_ideal_of_all_documents() -> None:
@@ -104,12 +104,40 @@ def test_where_a_orders_other_documents_there_is_no_way_either() -> None:
         candidates,
         make_run([1, 2, 4]),
         comparison.differences,
+        is_a_frozen=False,
         gain="exponential",
         min_grade=1,
     )
 
     assert not found.same_for_a
     assert {ceiling.way for ceiling in found.ceilings} == {None}
+
+
+@pytest.mark.parametrize(
+    ("is_a_frozen", "is_alike", "way"), [(False, True, None), (True, False, None)]
+)
+def test_an_a_that_has_more_documents_tells_no_way(
+    is_a_frozen: bool, is_alike: bool, way: float | None
+) -> None:
+    """B orders two candidates. A has d2 at rank 3, which B never had: recall@3 is 1 against 0."""
+    evalset, candidates = make_set({2: 1}), make_run([0, 1])
+    a = make_run([0, 1, 2])
+    comparison = compared(evalset, candidates, np.array([[1.0, 2.0]]))
+    metrics_at_3 = [d for d in comparison.differences if d.metric.endswith("@3")]
+
+    found = examine(
+        evalset,
+        candidates,
+        a,
+        metrics_at_3,
+        is_a_frozen=is_a_frozen,
+        gain="exponential",
+        min_grade=1,
+    )
+
+    assert found.same_for_a is is_alike
+    assert metrics_at_3
+    assert {ceiling.way for ceiling in found.ceilings} == {way}
 
 
 def test_a_system_that_searched_everything_has_no_candidates() -> None:

@@ -270,3 +270,15 @@ def test_any_other_text_is_an_input_error(text: str) -> None:
     except InputError:
         return
     assert SystemSpec.parse(str(spec)) == spec
+
+
+def test_a_reranker_made_of_others_is_refused_at_once_however_deep() -> None:
+    deep: dict[str, Any] = {"provider": "none"}
+    for _ in range(2_000):
+        deep = {"provider": "rerank", "system": "bm25:auto", "reranker": deep}
+    text = "rerank(bm25:auto, " * 150 + "none" + ")" * 150
+
+    for value in (deep, text):
+        with pytest.raises(InputError, match="is not a reranker") as caught:
+            SystemSpec.parse(value)
+        assert len(str(caught.value)) < 500
