@@ -17,6 +17,7 @@ from embed_ab.origin import Origin
 from embed_ab.providers import score_file
 from embed_ab.providers.base import Reranker, Scored
 from embed_ab.providers.threads import outcomes
+from embed_ab.records import is_blank
 from embed_ab.rerank import differing, reorder
 from embed_ab.runs import Run
 
@@ -76,8 +77,14 @@ def by_model(
 
     def score(query: int) -> tuple[Scored, list[str], float]:
         found = candidates.documents[query]
-        texts = list(dict.fromkeys(evalset.document_texts[d] for d in found[found >= 0].tolist()))
+        texts = [
+            text
+            for text in dict.fromkeys(evalset.document_texts[d] for d in found[found >= 0].tolist())
+            if not is_blank(text)
+        ]
         started = clock()
+        if not texts:
+            return Scored(np.empty(0), 0), texts, 0.0
         try:
             scored = reranker.score(evalset.query_texts[query], texts)
         except ProviderError as error:
@@ -98,11 +105,13 @@ def by_model(
             waiting.clear()
             continue
         scored, texts, took = outcome
-        _check(name, evalset, query, texts, scored.scores)
+        documents = candidates.documents[query].tolist()
+        _check(name, evalset, query, documents, texts, scored.scores)
         of_text = dict(zip(texts, scored.scores.tolist(), strict=True))
-        for place, document in enumerate(candidates.documents[query].tolist()):
+        last = min(of_text.values(), default=0.0) - 1  # of a document without text
+        for place, document in enumerate(documents):
             if document >= 0:
-                scores[query, place] = of_text[evalset.document_texts[document]]
+                scores[query, place] = of_text.get(evalset.document_texts[document], last)
         seconds.append(took)
         n_pairs += len(texts)
         n_cut += scored.n_cut or 0
@@ -136,7 +145,12 @@ def _reordered(name: str, evalset: Evalset, candidates: Run, scores: NDArray[np.
 
 
 def _check(
-    name: str, evalset: Evalset, query: int, texts: Sequence[str], scores: NDArray[np.float64]
+    name: str,
+    evalset: Evalset,
+    query: int,
+    documents: Sequence[int],
+    texts: Sequence[str],
+    scores: NDArray[np.float64],
 ) -> None:
     """Raise ProviderError for scores that are not one finite number for each text."""
     where = f"query '{evalset.query_ids[query]}'"
@@ -146,9 +160,10 @@ def _check(
             f"{where}"
         )
     if (bad := np.flatnonzero(~np.isfinite(scores))).size:
-        documents = evalset.document_texts.index(texts[bad[0]])
+        of_text = {evalset.document_texts[d]: d for d in reversed(documents) if d >= 0}
+        document = of_text[texts[bad[0]]]
         raise ProviderError(
-            f"{name}: the score of {where} and document '{evalset.document_ids[documents]}' is "
+            f"{name}: the score of {where} and document '{evalset.document_ids[document]}' is "
             "NaN or infinite",
             hint="Half precision may be the reason: try dtype=float32.",
         )

@@ -80,10 +80,17 @@ def write_trec(run: Run, query_ids: Sequence[str], document_ids: Sequence[str], 
 
 
 def _strictly_decreasing(scores: NDArray[np.float64]) -> NDArray[np.float32]:
-    lowered = scores.astype(np.float32)
+    largest = np.finfo(np.float32).max
+    with np.errstate(over="ignore"):
+        lowered = scores.astype(np.float32)
+    lowered[scores > largest] = largest
     for rank in range(1, lowered.shape[1]):
         below = np.nextafter(lowered[:, rank - 1], np.float32(-np.inf))
         lowered[:, rank] = np.minimum(lowered[:, rank], below)
+    # Of numbers below what float32 holds nothing is left but their order.
+    is_too_low = (np.isneginf(lowered) & ~np.isneginf(scores)).any(axis=1)
+    ranks = np.arange(lowered.shape[1], 0, -1, dtype=np.float32)
+    lowered[is_too_low] = np.where(np.isneginf(scores[is_too_low]), -np.inf, ranks)
     return lowered
 
 

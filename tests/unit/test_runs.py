@@ -68,6 +68,24 @@ def test_scores_that_only_float64_tells_apart_are_lowered_too(tmp_path: Path) ->
     assert read.scores.astype(np.float32).tolist() == [expected]
 
 
+@pytest.mark.parametrize(
+    ("scores", "written"),
+    [
+        ([1e39, 1e39, 2.0], ["3.40282347e+38", "3.40282326e+38", "2"]),
+        ([5.0, -1e39, -1e39], ["3", "2", "1"]),  # below what float32 holds only the order is left
+    ],
+)
+def test_scores_beyond_float32_are_written_so_that_they_can_be_read(
+    tmp_path: Path, scores: list[float], written: list[str]
+) -> None:
+    write_trec(run([[0, 1, 2]], [scores]), QUERIES[:1], DOCUMENTS, tmp_path / "run.trec")
+
+    lines = (tmp_path / "run.trec").read_text("utf-8").splitlines()
+    assert [line.split()[4] for line in lines] == written
+    read = read_trec(tmp_path / "run.trec", QUERIES[:1], DOCUMENTS)
+    assert read.documents.tolist() == [[0, 1, 2]]
+
+
 def test_trec_eval_sees_our_order_of_ties(tmp_path: Path) -> None:
     """Query i finds all documents at one score, and its relevant document is i.
 
