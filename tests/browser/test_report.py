@@ -38,7 +38,8 @@ MAKERS: dict[str, Callable[[Path], Comparison]] = {
     "3": lambda folder: reports.synthetic(3),
     "1000": lambda folder: reports.synthetic(1_000),
     "10000": lambda folder: reports.synthetic(10_000),
-    "scifact": lambda folder: reports.scifact(folder),
+    "scifact": lambda folder: reports.collection("scifact", folder),
+    "belebele-ko": lambda folder: reports.collection("belebele-ko", folder),
 }
 
 
