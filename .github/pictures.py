@@ -67,7 +67,7 @@ def main() -> None:
         for name, text, size, start in (
             ("comment", comment, (1000, 880), ""),
             ("report", report, (1200, 1050), ""),
-            ("queries", report, (1200, 1300), "#queries"),
+            ("queries", report, (1200, 1600), "#queries"),
         ):
             page = browser.new_page(viewport={"width": size[0], "height": size[1]})
             page.set_content(text)

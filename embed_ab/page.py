@@ -54,7 +54,7 @@ STRONGEST = (
 """Codes of cautions, what speaks loudest against a result first."""
 
 _MAX_COST = 1e15  # what is above is no cost, and no axis can be drawn for it
-_PLOT = {"left": 48.0, "right": 456.0, "top": 12.0, "bottom": 256.0}
+_PLOT = {"left": 48.0, "right": 456.0, "top": 16.0, "bottom": 256.0}
 _SMALL = {"left": 48.0, "right": 300.0, "top": 16.0, "bottom": 166.0}
 
 

@@ -16,7 +16,7 @@ from embed_ab.result import Comparison, QueryDetail
 from embed_ab.settings import Settings, resolve
 from embed_ab.slices import Slice, Sliced
 
-__all__ = ["demo", "hostile", "row", "sample", "scifact", "sliced", "strange", "synthetic"]
+__all__ = ["collection", "demo", "hostile", "row", "sample", "sliced", "strange", "synthetic"]
 
 REFERENCE_DATA = Path(os.environ.get("EMBED_AB_REFERENCE_DATA", "../shared/data"))
 
@@ -26,9 +26,9 @@ def demo(language: str, folder: Path) -> Comparison:
     return commands.demo(language, Settings(out=str(folder))).comparison
 
 
-def scifact(folder: Path) -> Comparison:
-    """BM25 against practice vectors of words on 300 claims and 5,183 abstracts."""
-    evalset = REFERENCE_DATA / "scifact"
+def collection(name: str, folder: Path) -> Comparison:
+    """BM25 against practice vectors of words on a public collection."""
+    evalset = REFERENCE_DATA / name
     if not evalset.is_dir():
         pytest.skip(f"{evalset} is absent: set EMBED_AB_REFERENCE_DATA")
     given = {"eval-path": str(evalset), "model-a": "bm25:auto", "model-b": "mock:word"}
