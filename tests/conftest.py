@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+# A shell that starts a job in the background lets it ignore interrupts, and its children with it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("untimed", deadline=None)  # a busy machine is no fault
 settings.load_profile("untimed")
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports the hub's client
