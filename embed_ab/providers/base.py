@@ -210,3 +210,9 @@ class Reranker(Protocol):
 
     def score(self, query: str, documents: Sequence[str]) -> Scored:
         """Scores of one query with documents that are neither empty nor repeated."""
+
+
+def given_prompts(query: str | None, document: str | None) -> dict[Role, str]:
+    """Return the prompts of an `Embedder` that the user gave, None for one that was not."""
+    given: dict[Role, str | None] = {"query": query, "document": document}
+    return {role: prompt for role, prompt in given.items() if prompt is not None}

@@ -23,6 +23,7 @@ from embed_ab.providers.base import (
     Role,
     Usage,
     Vectors,
+    given_prompts,
     refuse_fields,
 )
 from embed_ab.providers.batching import Answer, Batcher
@@ -148,11 +149,7 @@ class OllamaEmbedder:
     @property
     def prompts(self) -> Mapping[Role, str]:
         """Prompts the user gave."""
-        given: dict[Role, str | None] = {
-            "query": self.query_prompt,
-            "document": self.document_prompt,
-        }
-        return {role: prompt for role, prompt in given.items() if prompt is not None}
+        return given_prompts(self.query_prompt, self.document_prompt)
 
     def facts(self) -> ModelFacts:
         """What the server says of the model, and the dimension of a first vector.

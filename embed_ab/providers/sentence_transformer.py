@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embed_ab.errors import InputError, ProviderError
-from embed_ab.providers.base import Embedded, ModelFacts, Role, Vectors
+from embed_ab.providers.base import Embedded, ModelFacts, Role, Vectors, given_prompts
 from embed_ab.providers.model_files import first_line
 from embed_ab.providers.model_source import (
     ModelSource,
@@ -88,11 +88,7 @@ class SentenceTransformerEmbedder:
     @property
     def prompts(self) -> Mapping[Role, str]:
         """Prompts the user gave."""
-        given: dict[Role, str | None] = {
-            "query": self.query_prompt,
-            "document": self.document_prompt,
-        }
-        return {role: prompt for role, prompt in given.items() if prompt is not None}
+        return given_prompts(self.query_prompt, self.document_prompt)
 
     def facts(self) -> ModelFacts:
         """Dimension, prompts in use, length limit and commit; loads the model."""
