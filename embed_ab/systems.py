@@ -98,21 +98,27 @@ def _mock(spec: SystemSpec, side: Side) -> Embedder:
     return mock.MockEmbedder(spec.name)
 
 
-def _sentence_transformer(spec: SystemSpec, side: Side) -> Embedder:
+def _run_here(spec: SystemSpec, side: Side) -> dict[str, Any]:
+    """What every model takes that runs on this machine."""
     batch_size = spec.number("batch_size")
+    return {
+        "revision": spec.options.get("revision"),
+        "max_length": spec.number("max_length"),
+        "device": spec.options.get("device"),
+        "dtype": spec.options.get("dtype"),
+        "trust_remote_code": side.trust_remote_code,
+        "allow_pickle": side.allow_pickle,
+        "offline": side.offline,
+    } | ({"batch_size": batch_size} if batch_size else {})
+
+
+def _sentence_transformer(spec: SystemSpec, side: Side) -> Embedder:
     return SentenceTransformerEmbedder(
         spec.name,
-        revision=spec.options.get("revision"),
-        max_length=spec.number("max_length"),
-        device=spec.options.get("device"),
-        dtype=spec.options.get("dtype"),
         pooling=spec.options.get("pooling"),
         query_prompt=side.query_prompt,
         document_prompt=side.document_prompt,
-        trust_remote_code=side.trust_remote_code,
-        allow_pickle=side.allow_pickle,
-        offline=side.offline,
-        **({"batch_size": batch_size} if batch_size else {}),
+        **_run_here(spec, side),
     )
 
 
@@ -161,18 +167,7 @@ def embeds(spec: SystemSpec) -> bool:
 
 
 def _cross_encoder(spec: SystemSpec, side: Side) -> Reranker:
-    batch_size = spec.number("batch_size")
-    return CrossEncoderReranker(
-        spec.name,
-        revision=spec.options.get("revision"),
-        max_length=spec.number("max_length"),
-        device=spec.options.get("device"),
-        dtype=spec.options.get("dtype"),
-        trust_remote_code=side.trust_remote_code,
-        allow_pickle=side.allow_pickle,
-        offline=side.offline,
-        **({"batch_size": batch_size} if batch_size else {}),
-    )
+    return CrossEncoderReranker(spec.name, **_run_here(spec, side))
 
 
 def _served_reranker(spec: SystemSpec, side: Side) -> Reranker:
