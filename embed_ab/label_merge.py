@@ -5,10 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
 import re
-import shutil
-import tempfile
+import stat
 from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from embed_ab import evalset as evalsets
 from embed_ab import label_file
 from embed_ab.errors import EvalsetError, InputError
 from embed_ab.label_file import Cells, Place, place_of, unescaped
-from embed_ab.outputs import write_text
+from embed_ab.outputs import replace_file, write_text
 from embed_ab.readers import (
     GRADE_HINT,
     find_files,
@@ -249,15 +247,7 @@ def _ended(text: str, end: str) -> str:
 def _replace(path: Path, content: bytes) -> None:
     """Replace a file by one with the same permissions, whole or not at all. Raises: InputError."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".embed-ab-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            shutil.copymode(path, name)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        replace_file(path, content, mode=stat.S_IMODE(path.stat().st_mode))
     except OSError as error:
         raise InputError(
             f"{path}: cannot be written: {error.strerror or error}",

@@ -161,19 +161,23 @@ def write_text(path: Path, text: str) -> None:
             return
         path = path.resolve()  # the file that a link names is replaced, not the link
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".embed-ab-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-            # mkstemp makes private files; a report is as readable as any other.
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(name, 0o666 & ~umask)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        # The mode that open() would give, as mkstemp makes private files.
+        umask = os.umask(0)
+        os.umask(umask)
+        replace_file(path, text.encode(), mode=0o666 & ~umask)
     except OSError as error:
         raise InputError(
             f"{path}: cannot be written: {error.strerror or error}", hint=_HINT
         ) from None
+
+
+def replace_file(path: Path, content: bytes, *, mode: int) -> None:
+    """Put a file of these permissions at a path, whole or not at all. Raises: OSError."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".embed-ab-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(name, mode)
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)  # missing, too, where an interrupt follows the replace
