@@ -24,7 +24,7 @@ from embed_ab.providers.batching import parts
 from embed_ab.providers.cache import VectorStore
 from embed_ab.providers.threads import outcomes
 
-_BLOCK = 4096  # rows normalised at a time, to bound the float64 copy
+_BLOCK = 256  # rows normalised at a time: their float64 copy stays in the cache of the processor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import json
 import logging
 import random
@@ -11,8 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import closing, suppress
 from html import unescape
 from typing import Any
 
@@ -21,6 +19,7 @@ from httpx_retries import Retry, RetryTransport
 
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers.addresses import is_loopback, secrets_of, shown
+from embed_ab.providers.threads import Slots
 
 _LOG = logging.getLogger(__name__)  # waits and the like, for those who listen
 
@@ -149,7 +148,7 @@ class Server:
             total_seconds=total_seconds,
             connect_seconds=connect_seconds,
             clock=clock,
-            slots=threading.Semaphore(concurrency) if concurrency else nullcontext(),
+            slots=Slots(concurrency),
             list_name=list_name,
         )
         self._once = once
@@ -273,7 +272,7 @@ class _Once(httpx.BaseTransport):
         total_seconds: float,
         connect_seconds: float,
         clock: Callable[[], float],
-        slots: AbstractContextManager[object],
+        slots: Slots,
         list_name: str,
     ) -> None:
         self._client = client
@@ -290,8 +289,7 @@ class _Once(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         try:
-            with self._slots:  # free again before the answer is parsed
-                response = self._in_time(request)
+            response = self._in_time(request)  # its slot is free again before it is parsed
             if response.is_success:
                 response.extensions["json"] = _object(response, self._list_name)
         except httpx.RequestError as error:
@@ -352,42 +350,40 @@ class _Once(httpx.BaseTransport):
         address tried after another, or an answer that comes byte by byte. A thread out of time is
         left behind; it ends with its connection.
         """
-        done: Future[httpx.Response] = Future()
-        moved = threading.Event()  # connected, or ended
+        is_first = not self._has_answered
+        begun, moved = threading.Event(), threading.Event()  # moved: connected, or ended
 
         def trace(event: str, info: object) -> None:
             if event.endswith(".send_request_headers.started"):
                 moved.set()
 
-        def run() -> None:
+        def first() -> httpx.Response:
+            begun.set()
             try:
-                done.set_result(self._follow(request, trace))
-            except BaseException as error:
-                done.set_exception(error)
+                return self._follow(request, {"trace": trace})
             finally:
                 moved.set()
 
-        # Not threading.Thread, whose start waits until the thread runs: with a fast server that
-        # costs as much as the rest of a try.
-        _thread.start_new_thread(run, ())
-        if not self._has_answered and not moved.wait(self._connect_seconds + 0.5):
-            raise httpx.ConnectTimeout("timed out")
+        call = self._slots.put(first if is_first else lambda: self._follow(request, {}))
         try:
-            if not self._has_answered:
+            if is_first:
+                begun.wait()
+                if not moved.wait(self._connect_seconds + 0.5):
+                    raise httpx.ConnectTimeout("timed out")
                 with suppress(TimeoutError):
-                    return done.result(min(_SILENCE_SECONDS, self._total_seconds))
+                    return call.result(min(_SILENCE_SECONDS, self._total_seconds))
                 _LOG.info("%s: no answer yet; it may be loading a model", _place(request))
-            return done.result(self._total_seconds)
+            return call.result(self._total_seconds)
         except TimeoutError:
             raise httpx.ReadTimeout("timed out") from None
+        finally:
+            self._slots.leave(call)
 
-    def _follow(
-        self, request: httpx.Request, trace: Callable[[str, object], None]
-    ) -> httpx.Response:
+    def _follow(self, request: httpx.Request, extensions: Mapping[str, Any]) -> httpx.Response:
         """Send a request, also to where its own host moved it."""
         for _ in range(_MAX_REDIRECTS):
             timeout = request.extensions["timeout"]
-            request.extensions = {"timeout": timeout, "trace": trace}
+            request.extensions = {"timeout": timeout, **extensions}
             started = self._clock()
             try:
                 reply = self._client.send(request, stream=True)

@@ -15,7 +15,8 @@ PACKAGE = Path(__file__).parents[2] / "embed_ab"
 LAYERS: list[set[str]] = [
     {"errors"},
     {"providers.addresses"},
-    {"providers.http", "providers.threads"},
+    {"providers.threads"},
+    {"providers.http"},
     {"readers", "providers.base", "formats", "resampling", "search"},
     {"records"},
     {"judgements"},

@@ -260,6 +260,48 @@ def test_base64_and_floats_are_both_read(store: VectorStore, knows_base64: bool)
     assert np.array_equal(found.vectors, expected(WORDS, store))
 
 
+# 255 numbers are base64 without padding, which is read all at once; 256 and 254 are not.
+@pytest.mark.parametrize("dimensions", [254, 255, 256])
+def test_vectors_are_the_same_however_long_their_base64_is(
+    store: VectorStore, dimensions: int
+) -> None:
+    with FakeOpenAI() as base64, FakeOpenAI(knows_base64=False) as floats:
+        found = embed(embedder(base64.url, dimensions=dimensions), store, WORDS[:9])
+        again = embed(embedder(floats.url, dimensions=dimensions), store, WORDS[:9])
+
+    assert found.vectors.shape == (9, dimensions)
+    assert np.array_equal(found.vectors, again.vectors)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data[1].update(embedding="#" * 1360), "no list of numbers and no base64"),
+        (
+            lambda data: [item.update(embedding="A" * 1356 + "AA==") for item in data],
+            "no list of numbers and no base64",  # 1018 bytes are no numbers of four
+        ),
+        (
+            lambda data: data[1].update(embedding="A" * 1356 + "AA=="),
+            "no list of numbers and no base64",
+        ),
+        (lambda data: data[1].update(embedding=[1, 2]), "2 and 255 dimensions in one answer"),
+        (lambda data: data[1].update(embedding="A" * 1344), "252 and 255 dimensions in one answer"),
+    ],
+)
+def test_an_answer_in_base64_without_padding_is_checked_as_any_other(
+    store: VectorStore, change: Callable[[list[dict[str, Any]]], object], message: str
+) -> None:
+    with FakeOpenAI() as fake:
+        model = embedder(fake.url, dimensions=255)
+        known_facts(model, store)
+        fake.script.append(edit(change))
+        with pytest.raises(ProviderError, match=message):
+            embed(model, store, ["pump", "tank"])
+
+    assert store.info().n_vectors == 0
+
+
 def test_a_run_that_resumes_learns_again_that_base64_is_refused(store: VectorStore) -> None:
     with FakeOpenAI(knows_base64=False) as fake:
         embed(embedder(fake.url), store, WORDS[:10])  # the store knows the model from here on
