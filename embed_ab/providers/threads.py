@@ -94,6 +94,8 @@ class Slots:
 
     A thread takes the next call as soon as one is done: with a server that answers at once, each
     hand-over between threads costs as much as the rest of a request.
+
+    n_threads: those that work or wait for work, without those that were left behind.
     """
 
     def __init__(self, n_slots: int | None) -> None:
