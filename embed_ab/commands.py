@@ -21,10 +21,6 @@ from pydantic import ValidationError
 from embed_ab import comparison as core
 from embed_ab import evalset as evalsets
 from embed_ab import (
-    label_file,
-    label_judge,
-    label_merge,
-    label_pool,
     llm,
     matrix_surfaces,
     outputs,
@@ -38,6 +34,10 @@ from embed_ab.buildset.options import Options
 from embed_ab.buildset.questions import ChatWriter, CopyWriter, Writer
 from embed_ab.errors import EmbedAbError, EvalsetError, InputError, ProviderError
 from embed_ab.evalset import Evalset
+from embed_ab.labels import file as label_file
+from embed_ab.labels import judge as label_judge
+from embed_ab.labels import merge as label_merge
+from embed_ab.labels import pool as label_pool
 from embed_ab.matrix import LABELS, Matrix, compare_all
 from embed_ab.matrix import redacted as redacted_matrix
 from embed_ab.metrics import Metric

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from fake_chat import FakeChat, running
 
-from embed_ab import label_file
 from embed_ab.cli import main
+from embed_ab.labels import file as label_file
 
 Row = dict[str, str]
 Said = Callable[[list[dict[str, str]]], str]

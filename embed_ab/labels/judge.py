@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from embed_ab.evalset import Evalset
-from embed_ab.label_file import Cells, escaped, is_judged, place_of, safe_text
+from embed_ab.labels.file import Cells, escaped, is_judged, place_of, safe_text
 from embed_ab.llm import Chat, UnreadableAnswer, answers
 from embed_ab.providers.http import RequestRefused
 from embed_ab.readers import parse_grade

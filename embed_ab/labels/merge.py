@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from embed_ab import evalset as evalsets
-from embed_ab import label_file
 from embed_ab.errors import EvalsetError, InputError
-from embed_ab.label_file import Cells, Place, place_of, unescaped
+from embed_ab.labels import file as label_file
+from embed_ab.labels.file import Cells, Place, place_of, unescaped
 from embed_ab.outputs import write_text
 from embed_ab.readers import (
     GRADE_HINT,

@@ -13,7 +13,7 @@ from pathlib import Path
 from embed_ab import formats
 from embed_ab.errors import EvalsetError
 from embed_ab.evalset import Evalset
-from embed_ab.label_pool import Pair
+from embed_ab.labels.pool import Pair
 from embed_ab.outputs import write_text
 from embed_ab.readers import text_lines
 
