@@ -32,7 +32,7 @@ from embed_ab.providers.cross_encoder import CrossEncoderReranker
 from embed_ab.providers.embed import CachedVectors, embed_cached, known_facts
 from embed_ab.providers.http_reranker import HttpReranker
 from embed_ab.providers.measure import batch_cosine, query_seconds
-from embed_ab.providers.openai import BATCH_SIZE, OpenAIEmbedder
+from embed_ab.providers.openai import OpenAIEmbedder
 from embed_ab.providers.prompts import expected_prompts, missing_prompt
 from embed_ab.providers.sentence_transformer import POOLINGS, SentenceTransformerEmbedder
 from embed_ab.records import is_blank
@@ -124,32 +124,27 @@ def _sentence_transformer(spec: SystemSpec, side: Side) -> Embedder:
 
 def _openai(spec: SystemSpec, side: Side) -> Embedder:
     return OpenAIEmbedder(
-        spec.name,
-        os.environ,
-        dimensions=spec.number("dimensions"),
-        query_prompt=side.query_prompt,
-        document_prompt=side.document_prompt,
-        query_params=side.query_params,
-        document_params=side.document_params,
-        batch_size=spec.number("batch_size") or BATCH_SIZE,
-        concurrency=side.concurrency,
-        truncate=side.truncate,
+        spec.name, os.environ, dimensions=spec.number("dimensions"), **_served(spec, side)
     )
 
 
 def _ollama(spec: SystemSpec, side: Side) -> Embedder:
     return ollama.OllamaEmbedder(
-        spec.name,
-        os.environ,
-        max_length=spec.number("max_length"),
-        query_prompt=side.query_prompt,
-        document_prompt=side.document_prompt,
-        query_params=side.query_params,
-        document_params=side.document_params,
-        batch_size=spec.number("batch_size") or ollama.BATCH_SIZE,
-        concurrency=side.concurrency,
-        truncate=side.truncate,
+        spec.name, os.environ, max_length=spec.number("max_length"), **_served(spec, side)
     )
+
+
+def _served(spec: SystemSpec, side: Side) -> dict[str, Any]:
+    """What every model behind a server is told."""
+    batch_size = spec.number("batch_size")
+    return {
+        "query_prompt": side.query_prompt,
+        "document_prompt": side.document_prompt,
+        "query_params": side.query_params,
+        "document_params": side.document_params,
+        "concurrency": side.concurrency,
+        "truncate": side.truncate,
+    } | ({"batch_size": batch_size} if batch_size else {})
 
 
 EMBEDDERS: dict[str, Callable[[SystemSpec, Side], Embedder]] = {

@@ -33,6 +33,7 @@ LAYERS: list[set[str]] = [
         "providers.model_files",
         "providers.score_file",
     },
+    {"providers.served"},
     {
         "paired",
         "check",

@@ -98,6 +98,7 @@ class FakeOllama:
     scale: float = 1.0  # old versions do not normalise
     zero_word: str = ""
     lost: int = 0  # vectors missing at the end of an answer
+    fails_after: int | None = None  # requests after which every one is answered with 503
     narrows_after: int | None = None  # requests after which vectors are one element shorter
 
     def embeds(self) -> list[Request]:
@@ -120,6 +121,8 @@ class FakeOllama:
             )
         if request.path == "/api/embed" and self.scripted:
             return self.scripted.popleft()
+        if self.fails_after is not None and len(self.embeds()) > self.fails_after:
+            return Reply(status=503, body={"error": "server busy"})
         try:
             return Reply(body=route(request.body))
         except Refused as error:
