@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -632,6 +633,23 @@ def test_an_interrupt_does_not_wait_for_the_server(store: VectorStore) -> None:
         embed(embedder(fake.url, batch_size=10), store, WORDS, on_progress=interrupt)
 
     assert store.info().n_vectors == 10
+
+
+def test_an_interrupt_keeps_what_was_answered_and_not_yet_stored(store: VectorStore) -> None:
+    """Four batches of ten are answered before the first of them is stored."""
+    earlier = set(threading.enumerate())
+
+    def interrupt(done: int, total: int) -> None:
+        if done:
+            for thread in set(threading.enumerate()) - earlier:
+                if "(run)" in thread.name:  # those that ask; the server's go on
+                    thread.join()
+            raise KeyboardInterrupt
+
+    with FakeOpenAI() as fake, pytest.raises(KeyboardInterrupt):
+        embed(embedder(fake.url, batch_size=10), store, WORDS[:40], on_progress=interrupt)
+
+    assert store.info().n_vectors == 40
 
 
 def test_batches_on_their_way_are_kept_when_another_fails(store: VectorStore) -> None:
