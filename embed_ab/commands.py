@@ -362,7 +362,7 @@ def _measured(
         texts_embedded={label: item.n_embedded for label, item in retrieved.items()},
         texts_cached={label: item.n_cached for label, item in retrieved.items()},
         tokens={k: i.n_tokens for k, i in embedded.items() if i.n_tokens is not None},
-        price={k: i.price for k, i in embedded.items() if i.price is not None},
+        price={k: i.price for k, i in retrieved.items() if i.price is not None},
         embedding_seconds={label: round(item.seconds, 3) for label, item in embedded.items()},
         query_ms={k: wait(i.query_seconds) for k, i in embedded.items() if i.query_seconds},
         rerank_ms={k: wait(i.rerank_seconds) for k, i in retrieved.items() if i.rerank_seconds},
