@@ -522,7 +522,10 @@ def label(
     rows = label_file.with_judged(fresh, (cells for _, cells in earlier))
     label_file.write(to, rows)
 
-    largest_grade = max(int(evalset.qrels.grades.max(initial=1)), settings.min_grade)
+    of_set = int(evalset.qrels.grades.max(initial=1))
+    largest_grade = max(of_set, settings.min_grade)
+    why = "the highest grade of this set" if largest_grade == of_set else "--min-grade"
+    scale = f"from 0 (not relevant) to {largest_grade}, {why}"
     n_queries = len({label_file.place_of(cells)[0] for cells in fresh})
     # The rows that follow are kept for what a person wrote; their pairs need not be in the set.
     asked = rows[: len(fresh)]
@@ -577,13 +580,10 @@ def label(
                 label_file.write(beside, rows)
                 error.hint = f"The model's grades are in {beside}. {error.hint}"
                 raise
-        said.append(
-            f"{chat.name} judged {n_open - sum(left)} of {n_open}, from 0 to {largest_grade}"
-        )
-        if left.n_refused:
-            said.append(f"warning: the server refused {left.n_refused} of them")
+        said.append(f"{chat.name} judged {n_open - len(left)} of {n_open}, {scale}")
+        said += label_judge.why_left(left, is_redacted=compared.is_redacted)
     else:
-        said.append(f"write grades, such as 0 to {largest_grade}, into the column grade")
+        said.append(f"write grades into the column grade, {scale}")
     folder = shlex.quote(settings.eval_path)
     split = "" if settings.split == "test" else f" --split {settings.split}"
     said.append(f"then: embed-ab label {folder}{split} --merge {shlex.quote(str(to))}")
