@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from embed_ab import comparison as core
 from embed_ab import evalset as evalsets
 from embed_ab import (
+    formats,
     llm,
     matrix_surfaces,
     outputs,
@@ -531,8 +532,8 @@ def label(
     asked = rows[: len(fresh)]
     n_open = sum(not label_file.is_judged(cells) for cells in asked)
     said = [
-        f"{to}: {len(fresh)} of {len(pairs)} unjudged documents up to rank {depth}, for "
-        f"{n_queries} queries; {n_open} to judge"
+        f"{to}: {len(fresh)} of {formats.counted(len(pairs), 'unjudged document')} up to rank "
+        f"{depth}, for {formats.counted(n_queries, 'query', 'queries')}; {n_open} to judge"
     ]
     if runs_folder is None:
         said.append(
@@ -658,7 +659,7 @@ def build_set(
     *,
     on_progress: OnProgress = ignore_progress,
 ) -> Built:
-    """Make an evaluation set of documents; `model` is mock, ollama:NAME or openai:NAME.
+    """Make an evaluation set of files; `model` is mock, ollama:NAME or openai:NAME.
 
     Raises: InputError, ProviderError.
     """

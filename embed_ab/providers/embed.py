@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embed_ab.errors import InputError, ProviderError
+from embed_ab.formats import counted
 from embed_ab.providers.base import (
     Embedded,
     Embedder,
@@ -229,7 +230,8 @@ def _sound(
     sound: list[int] = []
     if vectors.ndim != 2 or len(vectors) != len(ids):
         n_vectors = len(vectors) if vectors.ndim else 0
-        fault = f"{n_vectors} vectors came back for {len(ids)} texts ({place})"
+        n_texts = counted(len(ids), "text")
+        fault = f"{counted(n_vectors, 'vector')} came back for {n_texts} ({place})"
     elif vectors.shape[1] != dimension and len(embedded.faults) < len(ids):
         fault = f"the vectors of {place} have {vectors.shape[1]} dimensions, not {dimension}"
         hint = (

@@ -14,6 +14,7 @@ import httpx
 import numpy as np
 
 from embed_ab.errors import InputError, ProviderError
+from embed_ab.formats import counted
 from embed_ab.providers.addresses import bearer, read_base_url, shown
 from embed_ab.providers.base import (
     PLAIN_TEXT,
@@ -238,8 +239,8 @@ class OllamaEmbedder(ServedModel):
             if isinstance(found, list) and found and not isinstance(found[0], list):
                 found = [found]
         if not isinstance(found, list) or len(found) != n_texts:
-            n_found = len(found) if isinstance(found, list) else "no"
-            raise self._fault(f"{n_found} vectors came back for {n_texts} texts")
+            n_found = counted(len(found), "vector") if isinstance(found, list) else "no vectors"
+            raise self._fault(f"{n_found} came back for {counted(n_texts, 'text')}")
         try:
             with np.errstate(over="ignore"):  # infinity is found later, with the text's name
                 vectors = np.array(found, dtype=np.float64).astype(np.float32)

@@ -365,7 +365,7 @@ def test_vectors_that_change_their_dimension_are_an_error(fake: FakeOllama, embe
 def test_missing_vectors_are_an_error(fake: FakeOllama, embedder: Any) -> None:
     fake.lost = 1
 
-    with pytest.raises(ProviderError, match="1 vectors came back for 2 texts"):
+    with pytest.raises(ProviderError, match="1 vector came back for 2 texts"):
         embedder().embed(["one", "two"], "document")
 
 
