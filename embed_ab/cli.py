@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _say(f"hint: {error.hint}")
         return error.exit_code
     except KeyboardInterrupt:
-        _say("interrupted; what is done is kept, and the same command goes on from there")
+        _say("interrupted; the same command goes on from what is kept")
         return INTERRUPTED_EXIT_CODE
     except OSError as error:
         _say(f"error: {error}")
