@@ -70,7 +70,7 @@ _METAVARS = {
 _EVALSET_KEYS = {"eval-path", "split", "no-positive", "allow-missing-docs", "min-grade"}
 _GATE_KEYS = {"gate", "on-inconclusive", "min-queries"}
 _INIT_KEYS = {"eval-path", "model-a", "model-b", "gate"}
-_BUILD_KEYS = {"seed", "concurrency", "quiet"}
+_BUILD_KEYS = {"seed", "concurrency"}
 _PLACE_KEYS = {"out", "report", "json"}
 
 
@@ -347,6 +347,12 @@ def _build_set_flags(parser: argparse.ArgumentParser) -> None:
         choices=["bm25", "llm"],
         help="Mark questions as ambiguous that do not lead to their chunk: bm25, where another "
         "chunk scores as high or higher; llm, where the model that wrote them chooses another.",
+    )
+    parser.add_argument(
+        "--quiet",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="Print where the set is, and warnings, only.",
     )
     _add_settings(parser, _BUILD_KEYS)
 

@@ -141,6 +141,36 @@ def test_the_record_holds_what_decides_about_the_set(
     assert found["counts"]["chunks_with_fewer_questions"] == 8
 
 
+@pytest.mark.parametrize(("per_chunk", "is_said"), [("1", False), ("2", True)])
+def test_several_questions_about_a_chunk_are_said_to_want_groups(
+    docs: Path,
+    tmp_path: Path,
+    fake: FakeChat,
+    capsys: pytest.CaptureFixture[str],
+    per_chunk: str,
+    is_said: bool,
+) -> None:
+    run(docs, tmp_path / "out", "--per-chunk", per_chunk)
+
+    assert ("compare with --cluster-by gold" in capsys.readouterr().out) is is_said
+
+
+def test_records_of_one_file_are_one_file_and_a_document_for_each_chunk(
+    tmp_path: Path, fake: FakeChat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs").mkdir()
+    texts = [f"The tank of model {n} holds {n} litres of water, filled to the mark." for n in "34"]
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    (tmp_path / "docs" / "records.jsonl").write_text(lines, "utf-8")
+    fake.says = lambda messages: json.dumps({"questions": [passage_of(messages)[:40]]})
+
+    assert run(tmp_path / "docs", tmp_path / "out", "--max-copy", "1", "--max-chunks", "1") == 0
+
+    out = capsys.readouterr().out
+    assert "files: 1 read, 0 left out; chunks: 2\n" in out
+    assert "(2 documents, one for each chunk; 1 query)" in out
+
+
 def test_what_is_dropped_is_counted_and_printed(
     docs: Path, tmp_path: Path, fake: FakeChat, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -894,6 +924,16 @@ def test_a_wrong_setting_is_exit_2_and_writes_nothing(
 ) -> None:
     assert run(docs, tmp_path / "out", *words) == 2
     assert not (tmp_path / "out").exists()
+
+
+def test_a_number_out_of_bounds_is_told_its_default(
+    docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(docs, tmp_path / "out", "--chunk-chars", "10") == 2
+
+    err = capsys.readouterr().err
+    assert "--chunk-chars 10 is not from 100 to 20,000" in err
+    assert "hint: Leave it out to have the default, 600." in err
 
 
 def test_progress_counts_what_the_journal_holds(docs: Path, tmp_path: Path, fake: FakeChat) -> None:
