@@ -279,7 +279,9 @@ def _truncated_documents(e: Evidence) -> Iterator[Caution]:
                 f"{cut.n_documents:,} documents ({cut.n_truncated / cut.n_documents:.0%}) at "
                 f"{limit}; {cut.tokens_lost:.0%} of all {unit} were never read. "
                 f"{cut.n_relevant_truncated:,} of the documents cut are relevant to a query.",
-                advice="Use shorter chunks, or raise max_length if the model allows it.",
+                advice="Use shorter chunks, or raise max_length if the model allows it."
+                if has_limit
+                else f"Use shorter chunks, or raise the server's limit. {_STAYS_CUT}",
             )
 
 
@@ -296,6 +298,10 @@ def _truncated_pairs(e: Evidence) -> Iterator[Caution]:
             )
 
 
+# A server does not tell its limit, so that no fingerprint has it.
+_STAYS_CUT = "Then run `embed-ab cache clear`: vectors in the cache stay those of the cut texts."
+
+
 def _silent_cut(e: Evidence) -> Iterator[Caution]:
     for side, system in e.leaves:
         share = system.origin.tokens_per_word
@@ -306,7 +312,7 @@ def _silent_cut(e: Evidence) -> Iterator[Caution]:
                 "for each word of long texts, and a tokenizer makes one at least. The texts may "
                 "have been cut in silence; no count of truncated documents knows of that.",
                 advice="Look for the server's limit and what it does beyond; then use shorter "
-                "chunks, or raise the limit and embed again with --no-cache.",
+                f"chunks, or raise the limit. {_STAYS_CUT}",
             )
 
 

@@ -36,7 +36,7 @@ _VERBS = {
     "label": "List unjudged documents that A and B returned, and merge them back once judged.",
     "init": "Write a starting .embed-ab.yml and the workflow for pull requests.",
     "demo": "Run a comparison on a small manual that comes with embed-ab.",
-    "build-set": "Make an evaluation set from a folder of documents.",
+    "build-set": "Make an evaluation set from a folder of files.",
     "cache": "Show, clear or prune the store of vectors.",
     "schema": "Print the JSON Schema of .embed-ab.yml.",
 }
@@ -50,6 +50,8 @@ _EPILOG = """exit codes:
 _METAVARS = {
     "model-a": "SYSTEM",
     "model-b": "SYSTEM",
+    "a-price-per-million-tokens": "PRICE",
+    "b-price-per-million-tokens": "PRICE",
     "metrics": "LIST",
     "cluster-by": "FIELD",
     "slice": "FIELD",
@@ -68,7 +70,7 @@ _METAVARS = {
 _EVALSET_KEYS = {"eval-path", "split", "no-positive", "allow-missing-docs", "min-grade"}
 _GATE_KEYS = {"gate", "on-inconclusive", "min-queries"}
 _INIT_KEYS = {"eval-path", "model-a", "model-b", "gate"}
-_BUILD_KEYS = {"seed", "concurrency", "quiet"}
+_BUILD_KEYS = {"seed", "concurrency"}
 _PLACE_KEYS = {"out", "report", "json"}
 
 
@@ -85,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _say(f"hint: {error.hint}")
         return error.exit_code
     except KeyboardInterrupt:
-        _say("interrupted; what is done is kept, and the same command goes on from there")
+        _say("interrupted; the same command goes on from what is kept")
         return INTERRUPTED_EXIT_CODE
     except OSError as error:
         _say(f"error: {error}")
@@ -264,7 +266,11 @@ def _label_flags(parser: argparse.ArgumentParser) -> None:
         "--max-pairs", metavar="N", type=int, help="Only the N pairs that could change most."
     )
     parser.add_argument(
-        "--llm", metavar="MODEL", default="", help="Let ollama:M or openai:M judge the pairs."
+        "--llm",
+        metavar="MODEL",
+        default="",
+        help="Let ollama:NAME or openai:NAME judge the pairs, "
+        "from 0 to the highest grade of the set.",
     )
     parser.add_argument(
         "--merge", metavar="FILE.tsv", help="Add the judged rows of this file to the qrels of EVAL."
@@ -299,7 +305,7 @@ def _demo_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _build_set_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("documents", metavar="DOCS", help="Folder, or file, of the documents.")
+    parser.add_argument("documents", metavar="DOCS", help="Folder of files, or one file.")
     parser.add_argument("--out", metavar="DIR", required=True, help="Folder for the set.")
     parser.add_argument(
         "--llm",
@@ -311,29 +317,42 @@ def _build_set_flags(parser: argparse.ArgumentParser) -> None:
     numbers = {
         "chunk-chars": (
             int,
-            "Longest piece of a document, in characters; a heading alone is put before the piece "
-            "that follows. Default: 600.",
+            "Longest chunk, in characters, which becomes a document of the set; a heading alone is "
+            "put before the chunk that follows. Default: 600.",
         ),
-        "per-chunk": (int, "Questions to ask for about each piece. Default: 1."),
-        "max-chunks": (int, "Ask about so many pieces at most; all of them are documents."),
+        "per-chunk": (
+            int,
+            "Questions to ask for about each chunk. Default: 1. With more, compare with "
+            "--cluster-by gold: those of one chunk are no independent evidence.",
+        ),
+        "max-chunks": (
+            int,
+            "Ask about so many chunks at most; all are documents of the set.",
+        ),
         "max-copy": (
             float,
-            "Drop questions of which a larger share of words stands in their piece. "
+            "Drop questions of which a larger share of words stands in their chunk. "
             "Default: 0.6; with mock 1.",
         ),
     }
     for key, (kind, text) in numbers.items():
         parser.add_argument(f"--{key}", metavar="N", type=kind, help=text)
     parser.add_argument(
-        "--language", metavar="TAG", help="Language to ask in, such as ko. Default: each piece's."
+        "--language", metavar="TAG", help="Language to ask in, such as ko. Default: each chunk's."
     )
     parser.add_argument(
         "--verify",
         nargs="?",
         const="bm25",
         choices=["bm25", "llm"],
-        help="Mark questions as ambiguous that do not lead to their piece: bm25, where another "
-        "piece scores as high or higher; llm, where the model that wrote them chooses another.",
+        help="Mark questions as ambiguous that do not lead to their chunk: bm25, where another "
+        "chunk scores as high or higher; llm, where the model that wrote them chooses another.",
+    )
+    parser.add_argument(
+        "--quiet",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="Print where the set is, and warnings, only.",
     )
     _add_settings(parser, _BUILD_KEYS)
 

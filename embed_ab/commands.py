@@ -21,10 +21,7 @@ from pydantic import ValidationError
 from embed_ab import comparison as core
 from embed_ab import evalset as evalsets
 from embed_ab import (
-    label_file,
-    label_judge,
-    label_merge,
-    label_pool,
+    formats,
     llm,
     matrix_surfaces,
     outputs,
@@ -38,6 +35,10 @@ from embed_ab.buildset.options import Options
 from embed_ab.buildset.questions import ChatWriter, CopyWriter, Writer
 from embed_ab.errors import EmbedAbError, EvalsetError, InputError, ProviderError
 from embed_ab.evalset import Evalset
+from embed_ab.labels import file as label_file
+from embed_ab.labels import judge as label_judge
+from embed_ab.labels import merge as label_merge
+from embed_ab.labels import pool as label_pool
 from embed_ab.matrix import LABELS, Matrix, compare_all
 from embed_ab.matrix import redacted as redacted_matrix
 from embed_ab.metrics import Metric
@@ -362,7 +363,7 @@ def _measured(
         texts_embedded={label: item.n_embedded for label, item in retrieved.items()},
         texts_cached={label: item.n_cached for label, item in retrieved.items()},
         tokens={k: i.n_tokens for k, i in embedded.items() if i.n_tokens is not None},
-        price={k: i.price for k, i in embedded.items() if i.price is not None},
+        price={k: i.price for k, i in retrieved.items() if i.price is not None},
         embedding_seconds={label: round(item.seconds, 3) for label, item in embedded.items()},
         query_ms={k: wait(i.query_seconds) for k, i in embedded.items() if i.query_seconds},
         rerank_ms={k: wait(i.rerank_seconds) for k, i in retrieved.items() if i.rerank_seconds},
@@ -522,14 +523,17 @@ def label(
     rows = label_file.with_judged(fresh, (cells for _, cells in earlier))
     label_file.write(to, rows)
 
-    largest_grade = max(int(evalset.qrels.grades.max(initial=1)), settings.min_grade)
+    of_set = int(evalset.qrels.grades.max(initial=1))
+    largest_grade = max(of_set, settings.min_grade)
+    why = "the highest grade of this set" if largest_grade == of_set else "--min-grade"
+    scale = f"from 0 (not relevant) to {largest_grade}, {why}"
     n_queries = len({label_file.place_of(cells)[0] for cells in fresh})
     # The rows that follow are kept for what a person wrote; their pairs need not be in the set.
     asked = rows[: len(fresh)]
     n_open = sum(not label_file.is_judged(cells) for cells in asked)
     said = [
-        f"{to}: {len(fresh)} of {len(pairs)} unjudged documents up to rank {depth}, for "
-        f"{n_queries} queries; {n_open} to judge"
+        f"{to}: {len(fresh)} of {formats.counted(len(pairs), 'unjudged document')} up to rank "
+        f"{depth}, for {formats.counted(n_queries, 'query', 'queries')}; {n_open} to judge"
     ]
     if runs_folder is None:
         said.append(
@@ -577,13 +581,10 @@ def label(
                 label_file.write(beside, rows)
                 error.hint = f"The model's grades are in {beside}. {error.hint}"
                 raise
-        said.append(
-            f"{chat.name} judged {n_open - sum(left)} of {n_open}, from 0 to {largest_grade}"
-        )
-        if left.n_refused:
-            said.append(f"warning: the server refused {left.n_refused} of them")
+        said.append(f"{chat.name} judged {n_open - len(left)} of {n_open}, {scale}")
+        said += label_judge.why_left(left, is_redacted=compared.is_redacted)
     else:
-        said.append(f"write grades, such as 0 to {largest_grade}, into the column grade")
+        said.append(f"write grades into the column grade, {scale}")
     folder = shlex.quote(settings.eval_path)
     split = "" if settings.split == "test" else f" --split {settings.split}"
     said.append(f"then: embed-ab label {folder}{split} --merge {shlex.quote(str(to))}")
@@ -658,7 +659,7 @@ def build_set(
     *,
     on_progress: OnProgress = ignore_progress,
 ) -> Built:
-    """Make an evaluation set of documents; `model` is mock, ollama:NAME or openai:NAME.
+    """Make an evaluation set of files; `model` is mock, ollama:NAME or openai:NAME.
 
     Raises: InputError, ProviderError.
     """

@@ -80,6 +80,11 @@ def count(value: int | None) -> str:
     return DASH if value is None else f"{value:,}"
 
 
+def counted(n: int, one: str, many: str = "") -> str:
+    """Return a whole number of things: `1 text`, `2 texts`; `many` where an s does not do."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
 def size(n_bytes: int | None) -> str:
     """Return a number of bytes in decimal units."""
     if n_bytes is None:

@@ -75,6 +75,19 @@ class Chat(Protocol):
         """
 
 
+def check_unmoved(chat: Chat) -> None:
+    """Raise ProviderError where a chat model's name came to mean another one.
+
+    To ask takes a thousandth of the time of an answer, so that each answer can be known to be of
+    the model whose digest is recorded.
+    """
+    if chat.digest and chat.digest_now() != chat.digest:
+        raise ProviderError(
+            f"{chat.name}: the model has changed while it was used",
+            hint="Run the same command again: what the model before answered is not used.",
+        )
+
+
 def answers(
     ask: Callable[[int], T], waiting: deque[int], n_threads: int, *, n_known: int = 0
 ) -> Iterator[tuple[int, T | RequestRefused | UnreadableAnswer]]:

@@ -434,7 +434,8 @@ def _pooling(
                 Cause(
                     code="pooling",
                     message=f"Pooling differs: with {pooling} in {label} the mean cosine of "
-                    f"{len(rows)} documents is {tried[pooling]:.4f} instead of {before:.4f}.",
+                    f"{formats.counted(len(rows), 'document')} is {tried[pooling]:.4f} "
+                    f"instead of {before:.4f}.",
                     advice=f"Write pooling={pooling} after {label}'s name, or change the other's.",
                 )
             ]

@@ -70,6 +70,8 @@ def cost_table(of: Sequence[SystemRecord], measured: Mapping[str, Any]) -> CostT
 
     n_embedded = measured.get("texts_embedded", {})
     is_new = any(n_embedded.get(s.label) and not s.is_mock for s in systems)
+    # Who gave a price is told also that nothing was bought.
+    is_priced = any(s.label in measured.get("price", {}) and not s.is_mock for s in systems)
     is_full = all(s.bytes_per_vector == 4 * (s.dimension or 0) for s in systems)
     rows = {
         "dimensions": [formats.count(system.dimension) for system in systems],
@@ -78,7 +80,7 @@ def cost_table(of: Sequence[SystemRecord], measured: Mapping[str, Any]) -> CostT
         ],
         "vectors of all documents": [formats.size(system.corpus_bytes) for system in systems],
     }
-    if is_new:
+    if is_new or is_priced:
         rows |= {
             "texts embedded in this run": found("texts_embedded", formats.count),
             "texts from the cache, not in what follows": found("texts_cached", formats.count),
@@ -88,12 +90,15 @@ def cost_table(of: Sequence[SystemRecord], measured: Mapping[str, Any]) -> CostT
             "ms for one query, p50 / p95": found("query_ms", _wait),
         }
     waits = [w["n"] for w in measured.get("query_ms", {}).values()] if is_new else []
+    notes = []
+    if waits:
+        notes.append(f"One query: {max(waits)} asked for one at a time, after the ranking.")
+    if is_priced and not is_new:
+        notes.append("Nothing was bought: all vectors came from the cache. --no-cache embeds anew.")
     return CostTable(
         headings=("costs", *(system.label for system in systems)),
         rows=tuple((name, *cells) for name, cells in rows.items() if {*cells} != {formats.DASH}),
-        note=f"One query: {max(waits)} asked for one at a time, after the ranking."
-        if waits
-        else "",
+        note=" ".join(notes),
     )
 
 

@@ -156,7 +156,7 @@ class Measured(TypedDict, total=False):
     """What varies from run to run; by label (A, B, BM25), and only where it is known.
 
     Tokens, price, time of embedding and wait are those of the texts embedded in this run; those
-    found in the store are only counted.
+    found in the store are only counted, and cost nothing.
     """
 
     finished: str

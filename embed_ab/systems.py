@@ -32,7 +32,7 @@ from embed_ab.providers.cross_encoder import CrossEncoderReranker
 from embed_ab.providers.embed import CachedVectors, embed_cached, known_facts
 from embed_ab.providers.http_reranker import HttpReranker
 from embed_ab.providers.measure import batch_cosine, query_seconds
-from embed_ab.providers.openai import BATCH_SIZE, OpenAIEmbedder
+from embed_ab.providers.openai import OpenAIEmbedder
 from embed_ab.providers.prompts import expected_prompts, missing_prompt
 from embed_ab.providers.sentence_transformer import POOLINGS, SentenceTransformerEmbedder
 from embed_ab.records import is_blank
@@ -124,32 +124,27 @@ def _sentence_transformer(spec: SystemSpec, side: Side) -> Embedder:
 
 def _openai(spec: SystemSpec, side: Side) -> Embedder:
     return OpenAIEmbedder(
-        spec.name,
-        os.environ,
-        dimensions=spec.number("dimensions"),
-        query_prompt=side.query_prompt,
-        document_prompt=side.document_prompt,
-        query_params=side.query_params,
-        document_params=side.document_params,
-        batch_size=spec.number("batch_size") or BATCH_SIZE,
-        concurrency=side.concurrency,
-        truncate=side.truncate,
+        spec.name, os.environ, dimensions=spec.number("dimensions"), **_served(spec, side)
     )
 
 
 def _ollama(spec: SystemSpec, side: Side) -> Embedder:
     return ollama.OllamaEmbedder(
-        spec.name,
-        os.environ,
-        max_length=spec.number("max_length"),
-        query_prompt=side.query_prompt,
-        document_prompt=side.document_prompt,
-        query_params=side.query_params,
-        document_params=side.document_params,
-        batch_size=spec.number("batch_size") or ollama.BATCH_SIZE,
-        concurrency=side.concurrency,
-        truncate=side.truncate,
+        spec.name, os.environ, max_length=spec.number("max_length"), **_served(spec, side)
     )
+
+
+def _served(spec: SystemSpec, side: Side) -> dict[str, Any]:
+    """What every model behind a server is told."""
+    batch_size = spec.number("batch_size")
+    return {
+        "query_prompt": side.query_prompt,
+        "document_prompt": side.document_prompt,
+        "query_params": side.query_params,
+        "document_params": side.document_params,
+        "concurrency": side.concurrency,
+        "truncate": side.truncate,
+    } | ({"batch_size": batch_size} if batch_size else {})
 
 
 EMBEDDERS: dict[str, Callable[[SystemSpec, Side], Embedder]] = {
@@ -224,7 +219,7 @@ class Retrieved:
     n_embedded, n_cached: distinct texts embedded now and found in the store.
     n_tokens, seconds: tokens (None where nobody told) and wall time of the texts embedded now, the
         loading of the model left out.
-    price: of those tokens; None without tokens or a price.
+    price: of those tokens, 0 where the store had all; None where it is not known.
     query_seconds: of some queries, each asked for alone; none where nothing was embedded.
     rerank_seconds: of each query's candidates; none where nothing scored them now.
     """
@@ -340,13 +335,14 @@ def retrieve(
     tokens = [part.n_tokens_embedded for part in (documents, queries) if part.n_embedded]
     n_tokens = sum(n for n in tokens if n is not None) if tokens and None not in tokens else None
     price = side.price_per_million_tokens
+    n_bought = n_tokens if n_embedded else 0
     return Retrieved(
         system=System(run=run, origin=origin, is_cut=is_cut),
         n_embedded=n_embedded,
         n_cached=documents.n_cached + queries.n_cached,
         n_tokens=n_tokens,
         seconds=documents.seconds + queries.seconds,
-        price=None if n_tokens is None or price is None else n_tokens * price / 1e6,
+        price=None if n_bought is None or price is None else n_bought * price / 1e6,
         query_seconds=query_seconds(embedder, evalset.query_texts, clock) if n_embedded else (),
     )
 
@@ -455,7 +451,7 @@ def _of_parts(
     distinct = list({id(part): part for part in parts}.values())
     embedding = [part for part in distinct if part.n_embedded]
     tokens = [part.n_tokens for part in embedding]
-    prices = [part.price for part in embedding]
+    prices = [part.price for part in distinct if part.n_embedded or part.n_cached]
     waits = [part.query_seconds for part in distinct if part.n_embedded or part.n_cached]
     is_waited = waits and len({len(wait) for wait in waits}) == 1
     return Retrieved(

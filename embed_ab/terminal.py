@@ -282,8 +282,9 @@ def check(found: Check, console: Console) -> None:
 
     per_query = histogram(found.relevant_per_query, " query", " queries")
     facts = {
-        "set": f"{found.n_documents:,} documents, {found.n_queries:,} queries, "
-        f"{found.n_judgements:,} judgements",
+        "set": f"{formats.counted(found.n_documents, 'document')}, "
+        f"{formats.counted(found.n_queries, 'query', 'queries')}, "
+        f"{formats.counted(found.n_judgements, 'judgement')}",
         "digest": f"sha256 {found.digest}",
         "queries evaluated": f"{found.n_evaluated:,}",
         "relevant documents per query": f"{per_query}; median {found.median_relevant:g}",
@@ -334,7 +335,8 @@ def parity(found: Parity, console: Console, *, quiet: bool = False) -> None:
     ranks = found.ranks
     _line(
         console,
-        f"rankings of {ranks.n_documents} documents for {ranks.n_queries} queries: overlap@"
+        f"rankings of {formats.counted(ranks.n_documents, 'document')} for "
+        f"{formats.counted(ranks.n_queries, 'query', 'queries')}: overlap@"
         f"{ranks.k} {ranks.overlap:.3f}, RBO {ranks.rbo:.3f}, same first document in "
         f"{formats.percent(ranks.same_first)}",
     )
@@ -364,7 +366,8 @@ def cache_info(info: StoreInfo, console: Console) -> None:
     """Print what the store of vectors holds."""
     _line(
         console,
-        f"{info.path}: {info.n_vectors:,} vectors, {info.n_bytes / 1_000_000:,.1f} MB",
+        f"{info.path}: {formats.counted(info.n_vectors, 'vector')}, "
+        f"{info.n_bytes / 1_000_000:,.1f} MB",
     )
 
 

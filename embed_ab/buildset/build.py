@@ -52,7 +52,7 @@ class Built:
 def build(
     place: Path, out: Path, options: Options, writer: Writer, on_progress: OnProgress
 ) -> Built:
-    """Make an evaluation set in the folder `out` from the documents of a file or folder.
+    """Make an evaluation set in the folder `out` from a file or a folder of files.
 
     A run that was interrupted goes on where it was: what the model has answered is in the journal
     in `out`. A set that is finished is not made again; but what the model could not answer is asked
@@ -167,7 +167,7 @@ def _made_by(options: Options, writer: Writer, chunks: Sequence[Chunk]) -> dict[
         "prompt_version": PROMPT_VERSION,
         "seed": given.pop("seed"),
         "options": given,
-        "documents": digest,
+        "texts": digest,
     }
 
 
@@ -216,12 +216,12 @@ def _nothing_left(counts: Counts) -> EmbedAbError:
     if failed := len(counts.unreadable) + len(counts.refused):
         named = (counts.unreadable + counts.refused)[:5]
         return ProviderError(
-            f"no question is left: the answers about {failed:,} chunks could not be used "
+            f"no question is left: chunks whose answers could not be used: {failed:,} "
             f"({', '.join(named)}{', …' if failed > 5 else ''})",
             hint="Try a larger model.",
         )
     listed = ", ".join(f"{n:,} {reason}" for reason, n in reasons.items() if n)
     return InputError(
         f"no question is left: {listed or 'the model wrote none'}",
-        hint="Give longer documents, another model, or a higher --max-copy.",
+        hint="Give longer texts, another model, or a higher --max-copy.",
     )

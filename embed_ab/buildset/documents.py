@@ -1,4 +1,4 @@
-"""Reads a folder of documents: which files are texts, and which are left out and why."""
+"""Reads a folder of files: which of them are texts, and which are left out and why."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ KINDS: dict[str, Kind] = {
     ".htm": "html",
     ".jsonl": "jsonl",
 }
-# Documents that a user may think are in the set.
+# Files that a user may think are in the set.
 _TO_CONVERT = frozenset({".pdf", ".doc", ".docx", ".odt", ".rtf", ".ppt", ".pptx", ".epub"})
 MAX_BYTES = 10_000_000
 MAX_JSONL_BYTES = 200_000_000
-_FORMATS = "Documents are .md, .txt, .rst, .html and .jsonl files in UTF-8."
+_FORMATS = "Files of .md, .txt, .rst, .html and .jsonl are read, in UTF-8."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A text to split, and where it came from.
+    """A text to split, a file or a record of one, and where it came from.
 
     source: path below the folder with `/`; of a record in a .jsonl file, path:line.
     starts, ends: for each character of the text, where it stands in the file; None where the text
@@ -46,6 +46,11 @@ class Document:
     title: str = ""
     starts: Sequence[int] | None = None
     ends: Sequence[int] | None = None
+
+    @property
+    def file(self) -> str:
+        """Path of the file below the folder."""
+        return self.source.rpartition(":")[0] if self.kind == "jsonl" else self.source
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return where characters start to end of the text stand in the file."""
@@ -63,11 +68,11 @@ class Skipped:
 
 
 def read(place: Path, *, without: Path) -> tuple[list[Document], list[Skipped]]:
-    """Return the documents of a file or a folder, in order of their paths, and what was left out.
+    """Return the texts of a file or a folder, in order of their paths, and what was left out.
 
     Names that start with a dot, symbolic links, evaluation sets and `without` are not entered.
-    Of files of other kinds only documents such as .pdf are mentioned.
-    Raises: InputError where no document is left.
+    Of files of other kinds only those such as .pdf are mentioned.
+    Raises: InputError where no text is left.
     """
     documents: list[Document] = []
     skipped: list[Skipped] = []
@@ -100,7 +105,7 @@ def read(place: Path, *, without: Path) -> tuple[list[Document], list[Skipped]]:
     skipped.sort(key=lambda item: item.source)
     if not documents:
         found = "; ".join(f"{item.source}: {item.reason}" for item in skipped[:5])
-        raise InputError(f"{place}: no documents{f' ({found})' if found else ''}", hint=_FORMATS)
+        raise InputError(f"{place}: no text to read{f' ({found})' if found else ''}", hint=_FORMATS)
     return documents, skipped
 
 
@@ -120,7 +125,7 @@ def _files(folder: Path, without: Path, skipped: list[Skipped]) -> Iterator[tupl
             continue
         if {"corpus.jsonl", "queries.jsonl"} <= set(names):
             source = here.relative_to(folder).as_posix()
-            skipped.append(Skipped(source=source, reason="an evaluation set, not documents"))
+            skipped.append(Skipped(source=source, reason="an evaluation set"))
             folders.clear()
             continue
         for name in folders:

@@ -41,7 +41,7 @@ class _CopyShare(_Part):
 
 
 class _Counts(_Part):
-    documents: int
+    files: int
     skipped_files: int
     chunks: int
     chunks_without_question: dict[str, int]
@@ -54,15 +54,16 @@ class _Counts(_Part):
     styles: dict[str, int]
 
 
-class _Verify(_Part):
+class _Options(_Part):
     verify: str
+    per_chunk: int
 
 
 class _Record(_Part):
     """What of a record is compared or printed."""
 
     model: str
-    options: _Verify
+    options: _Options
     counts: _Counts
     copy_share: _CopyShare
     skipped: list[_Skipped]
@@ -95,7 +96,7 @@ def describe(
     return {
         "version": __version__,
         "counts": {
-            "documents": len(documents),
+            "files": len({document.file for document in documents}),
             "skipped_files": len(skipped),
             "chunks": len(chunks),
             "chunks_without_question": dict(sorted(counts.without_question.items())),

@@ -9,14 +9,15 @@ from functools import cache
 # Letters that one living language writes, or nearly: script in Unicode's names to language.
 _OWN_LETTERS = {"HANGUL": "ko", "HIRAGANA": "ja", "KATAKANA": "ja", "CJK": "zh"}
 _SCRIPTS = {
-    "LATIN": "und-Latn",
-    "CYRILLIC": "und-Cyrl",
-    "ARABIC": "und-Arab",
-    "DEVANAGARI": "und-Deva",
+    "LATIN": "Latin-script",
+    "CYRILLIC": "Cyrillic-script",
+    "ARABIC": "Arabic-script",
+    "DEVANAGARI": "Devanagari-script",
     "GREEK": "el",
     "HEBREW": "he",
     "THAI": "th",
 }
+UNKNOWN = "unknown"
 _NAMES = {
     "de": "German",
     "el": "Greek",
@@ -35,10 +36,10 @@ _NAMES = {
 
 
 def detect(text: str) -> str:
-    """Return a language tag by the script of a text; `und-Latn` where the script is all it tells.
+    """Return a language tag by the script of a text; `Latin-script` where that is all it tells.
 
     A tenth of Hangul, kana or Han decides, because Latin commands stand in texts of any language.
-    "und" for a text without letters.
+    "unknown" for a text without letters, and for other scripts.
     """
     scripts = Counter(_script(letter) for letter in text if letter.isalpha())
     own = {script: n for script, n in scripts.items() if script in _OWN_LETTERS}
@@ -48,12 +49,12 @@ def detect(text: str) -> str:
             if own.get(script, 0) * 10 >= sum(own.values()):
                 return _OWN_LETTERS[script]
         return "zh"
-    return _SCRIPTS.get(scripts.most_common(1)[0][0], "und") if scripts else "und"
+    return _SCRIPTS.get(scripts.most_common(1)[0][0], UNKNOWN) if scripts else UNKNOWN
 
 
 def name_of(tag: str) -> str:
     """Return how a prompt names the language of a tag."""
-    if tag.startswith("und"):
+    if tag.startswith("und") or tag == UNKNOWN or tag.endswith("-script"):
         return "the language of the passage"
     return _NAMES.get(tag.lower(), f"the language with the code {tag}")
 

@@ -40,8 +40,13 @@ class Options:
         }
         for flag, (value, low, high) in bounds.items():
             if value is not None and not low <= value <= high:
+                default = getattr(Options, flag.strip("-").replace("-", "_"))
+                usual = (
+                    "ask about all chunks" if default is None else f"have the default, {default:g}"
+                )
                 raise InputError(
-                    f"{flag} {value:g} is not from {low:,} to {high:,}", hint="Give another number."
+                    f"{flag} {value:g} is not from {low:,} to {high:,}",
+                    hint=f"Leave it out to {usual}.",
                 )
         if self.language != "auto" and not re.fullmatch(
             r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", self.language

@@ -15,8 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from embed_ab import formats
 from embed_ab.buildset.chunks import Chunk
 from embed_ab.buildset.languages import name_of
-from embed_ab.errors import ProviderError
-from embed_ab.llm import Chat, Message, UnreadableAnswer
+from embed_ab.llm import Chat, Message, UnreadableAnswer, check_unmoved
 
 T = TypeVar("T")
 
@@ -150,13 +149,7 @@ class ChatWriter:
             except UnreadableAnswer as error:
                 unreadable = error
                 continue
-            # After each answer: the journal keeps it under the digest, and the list of models is
-            # read in a thousandth of the time of an answer.
-            if self.digest and self.chat.digest_now() != self.digest:
-                raise ProviderError(
-                    f"{self.name}: the model has changed while it was used",
-                    hint="Run the same command again: what the model before answered is not used.",
-                )
+            check_unmoved(self.chat)  # the journal keeps the answer under the digest
             return answer
         raise unreadable
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from embed_ab.buildset.build import GAPS, Built
+from embed_ab.formats import counted
 
 MOCK_NOTICE = (
     "mock: no model was asked; each question is a sentence copied from its chunk. Such a set shows "
@@ -29,15 +30,15 @@ def _lines(built: Built) -> Iterator[str]:
     if record["model"] == "mock":
         yield MOCK_NOTICE
     if built.n_reused:
-        yield f"resumed: {built.n_reused:,} answers were in the journal"
+        yield f"resumed; answers taken from the journal: {built.n_reused:,}"
     if built.n_stale:
         yield (
-            f"note: {built.n_stale:,} answers in the journal are about other texts or settings; "
-            "they were not used"
+            "note: answers in the journal about other texts or settings, not used: "
+            f"{built.n_stale:,}"
         )
     yield (
-        f"documents: {counts['documents']:,} read, {counts['skipped_files']:,} files left out; "
-        f"{counts['chunks']:,} chunks"
+        f"files: {counts['files']:,} read, {counts['skipped_files']:,} left out; "
+        f"chunks: {counts['chunks']:,}"
     )
     for item in record["skipped"][:20]:
         yield f"left out: {item['source']}: {item['reason']}"
@@ -49,13 +50,13 @@ def _lines(built: Built) -> Iterator[str]:
         f"{sum(without.values()):,} without a question{_reasons(without)}"
     )
     for key, text in (
-        ("unreadable", "answers that could not be read in two tries"),
+        ("unreadable", "chunks whose answer could not be read in two tries"),
         ("refused", "chunks the server refused"),
         ("fewer", "chunks with fewer questions than asked for"),
         ("unjudged", "questions the model could not judge, marked ambiguous"),
     ):
         if record[key]:
-            yield f"warning: {len(record[key]):,} {text}: {_some(record[key])}"
+            yield f"warning: {text}: {len(record[key]):,} ({_some(record[key])})"
     if any(record[key] for key in GAPS):
         yield (
             "note: the same command asks about these again, unless the set or the model has changed"
@@ -69,14 +70,14 @@ def _lines(built: Built) -> Iterator[str]:
     )
     if record["options"]["verify"] != "none":
         yield (
-            f"ambiguous: {counts['queries_ambiguous']:,} questions do not lead to their chunk "
-            f"(by {record['options']['verify']}); they are marked in queries.jsonl, "
+            f"questions that do not lead to their chunk (by {record['options']['verify']}): "
+            f"{counts['queries_ambiguous']:,}; they are marked as ambiguous in queries.jsonl, "
             "and count like all others until you mend or remove them"
         )
     share = record["copy_share"]
     yield (
-        f"copy share: median {share['median']:.2f}; {share['at_least_half']:,} questions take half "
-        "of their words or more from their chunk"
+        f"copy share: median {share['median']:.2f}; questions that take half of their words or "
+        f"more from their chunk: {share['at_least_half']:,}"
     )
     if share["median"] >= 0.5 and record["model"] != "mock":
         yield (
@@ -84,7 +85,14 @@ def _lines(built: Built) -> Iterator[str]:
             "lower --max-copy, or use a model that paraphrases"
         )
     folder = shlex.quote(str(built.folder))
-    yield f"set: {built.folder} ({counts['chunks']:,} documents, {counts['queries']:,} queries)"
+    n_queries = counted(counts["queries"], "query", "queries")
+    n_documents = counted(counts["chunks"], "document")
+    yield f"set: {built.folder} ({n_documents}, one for each chunk; {n_queries})"
+    if record["options"]["per_chunk"] > 1:
+        yield (
+            "note: questions about one chunk are no independent evidence; compare with "
+            "--cluster-by gold"
+        )
     yield f"next: embed-ab check {folder}"
 
 

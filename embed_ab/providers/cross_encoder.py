@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from embed_ab.errors import ProviderError
+from embed_ab.formats import counted
 from embed_ab.providers.base import RerankerFacts, Scored
 from embed_ab.providers.model_files import first_line
 from embed_ab.providers.model_source import (
@@ -77,7 +78,7 @@ class CrossEncoderReranker:
                 n_cut = self._count_cut(query, documents)
         except Exception as error:  # out of memory, or whatever a model's own code raises
             raise ProviderError(
-                f"model '{self.name}' could not score {len(documents)} documents "
+                f"model '{self.name}' could not score {counted(len(documents), 'document')} "
                 f"({type(error).__name__})",
                 hint="A smaller batch size or max_length needs less memory.",
                 said=first_line(error),

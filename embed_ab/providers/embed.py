@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embed_ab.errors import InputError, ProviderError
+from embed_ab.formats import counted
 from embed_ab.providers.base import (
     Embedded,
     Embedder,
@@ -116,31 +117,49 @@ def embed_cached(
         if served and missing
         else (missing[start : start + size] for start in range(0, len(missing), size))
     )
+    answered: deque[tuple[Sequence[int], Embedded]] = deque()
     n_done = 0
     failure: BaseException | None = None
-    for rows, outcome in outcomes(
-        lambda rows: embedder.embed([distinct[row] for row in rows], role), waiting, n_threads
-    ):
-        if isinstance(outcome, BaseException):
-            failure = failure or outcome
-            waiting.clear()  # what is on its way is still taken in
-            continue
+
+    def work(rows: Sequence[int]) -> None:
+        embedded = embedder.embed([distinct[row] for row in rows], role)
+        answered.append((rows, embedded))
+
+    def keep_next() -> ProviderError | None:
+        """Put what was answered first into the store; return what is wrong with it."""
+        nonlocal n_done
+        rows, embedded = answered[0]  # it leaves only when stored: an interrupt may come between
         names = [ids[distinct[row]] for row in rows]
-        fault, sound = _sound(embedder, outcome, names, facts.dimension)
+        fault, sound = _sound(embedder, embedded, names, facts.dimension)
         if sound:  # kept, whatever became of the others
-            lasting = [place for place in sound if place not in outcome.passing]
+            lasting = [place for place in sound if place not in embedded.passing]
             batch_texts = [distinct[rows[place]] for place in lasting]
-            store.put(fingerprint, role, prompt, batch_texts, _only(outcome, lasting))
-            kept, rows = _only(outcome, sound), [rows[place] for place in sound]
+            store.put(fingerprint, role, prompt, batch_texts, _only(embedded, lasting))
+            kept, rows = _only(embedded, sound), [rows[place] for place in sound]
             vectors[rows] = kept.vectors
             n_kept[rows] = -1 if kept.n_kept is None else kept.n_kept
             if kept.n_tokens is not None:
                 n_tokens[rows] = kept.n_tokens
             n_done += len(rows)
-            report(n_done, len(missing))
-        if fault is not None:
-            failure = failure or fault
-            waiting.clear()
+        answered.popleft()
+        return fault
+
+    try:
+        for _, outcome in outcomes(work, waiting, n_threads):
+            if outcome is not None:
+                failure = failure or outcome
+                waiting.clear()  # what is on its way is still taken in
+                continue
+            n_before = n_done
+            fault = keep_next()
+            if n_done > n_before:
+                report(n_done, len(missing))
+            if fault is not None:
+                failure = failure or fault
+                waiting.clear()
+    finally:
+        while answered:  # an interrupt may come when an answer is there and not yet looked at
+            keep_next()
     if served is not None:
         _keep_lowest(embedder, store, served.usage.tokens_per_word)
     if failure is not None:
@@ -211,7 +230,8 @@ def _sound(
     sound: list[int] = []
     if vectors.ndim != 2 or len(vectors) != len(ids):
         n_vectors = len(vectors) if vectors.ndim else 0
-        fault = f"{n_vectors} vectors came back for {len(ids)} texts ({place})"
+        n_texts = counted(len(ids), "text")
+        fault = f"{counted(n_vectors, 'vector')} came back for {n_texts} ({place})"
     elif vectors.shape[1] != dimension and len(embedded.faults) < len(ids):
         fault = f"the vectors of {place} have {vectors.shape[1]} dimensions, not {dimension}"
         hint = (

@@ -34,7 +34,7 @@ _MAX_SAID = 300
 _ENCODINGS = frozenset({"identity", "gzip", "deflate"})
 _MAX_REDIRECTS = 3
 _RETRIED = frozenset({408, 425, 429, *range(500, 600)})
-_AGAIN_HINT = "Run the same command again later: what is done is kept."
+_AGAIN_HINT = "Run the same command again later: it goes on from what is kept."
 _HINTS = {
     401: "Check the key that the environment gives for this server.",
     403: "Check the key that the environment gives for this server, and what it may use.",

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embed_ab.errors import InputError, ProviderError
+from embed_ab.formats import counted
 from embed_ab.providers.addresses import bearer, read_base_url, shown
 from embed_ab.providers.base import RerankerFacts, Scored
 from embed_ab.providers.http import RequestRefused, Server
@@ -148,7 +149,8 @@ class HttpReranker:
         missing = np.flatnonzero(np.isnan(scores))
         if missing.size:
             raise ProviderError(
-                f"{place}: {len(items)} scores came back for {n_documents} documents; the first "
+                f"{place}: {counted(len(items), 'score')} came back for "
+                f"{counted(n_documents, 'document')}; the first "
                 f"without one is {missing[0]}",
                 hint="A server must score every document that it is sent.",
             )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv6Address, ip_address
-from json import dumps
 from shlex import quote
 from typing import Any
 
@@ -15,19 +14,18 @@ import httpx
 import numpy as np
 
 from embed_ab.errors import InputError, ProviderError
+from embed_ab.formats import counted
 from embed_ab.providers.addresses import bearer, read_base_url, shown
 from embed_ab.providers.base import (
     PLAIN_TEXT,
-    Embedded,
     ModelFacts,
     Role,
-    Usage,
     Vectors,
-    given_prompts,
     refuse_fields,
 )
-from embed_ab.providers.batching import Answer, Batcher
+from embed_ab.providers.batching import Answer
 from embed_ab.providers.http import Server
+from embed_ab.providers.served import ServedModel
 
 BATCH_SIZE = 8  # some versions give worse vectors from 16 texts on: ollama/ollama issue 6262
 _PORT = 11434
@@ -95,61 +93,30 @@ def listed_digest(server: Server, name: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class OllamaEmbedder:
-    """A model of an Ollama server, asked when its facts or vectors are first needed.
+class OllamaEmbedder(ServedModel):
+    """A model of an Ollama server; environ has OLLAMA_HOST and OLLAMA_API_KEY.
 
-    environ: OLLAMA_HOST and OLLAMA_API_KEY are read from here. max_length: tokens of a text that
-        the server is asked to make room for; None takes what the model has, up to 8,192.
-    query_prompt, document_prompt: put before each text; None and "" put nothing there.
-    query_params, document_params: merged into the body of each request.
-    batch_size: texts per request at most. concurrency: requests at once.
-    truncate: shorten texts that are too long, instead of naming them.
-    connect: makes the server of a base URL and headers.
+    max_length: tokens of a text that the server is asked to make room for; None takes what the
+        model has, up to 8,192.
 
     Raises: InputError for an address or key that cannot be one, and for parameters that would
         change what is ours to say.
     """
 
-    name: str
-    environ: Mapping[str, str] = field(repr=False)
-    max_length: int | None = None
-    query_prompt: str | None = None
-    document_prompt: str | None = None
-    query_params: Mapping[str, Any] = field(default_factory=dict)
-    document_params: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int = BATCH_SIZE
-    concurrency: int = 4
-    truncate: bool = True
-    connect: Callable[..., Server] = field(default=Server, repr=False)
-    usage: Usage = field(default_factory=Usage, init=False, repr=False, compare=False)
+    max_length: int | None = None
 
     def __post_init__(self) -> None:
         base_url(self.environ)
         bearer(self.environ.get("OLLAMA_API_KEY", "").strip(), "OLLAMA_API_KEY")
         refuse_fields(self.query_params, self.document_params, _OURS)
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Digest of the model's files, server version and what is asked of it: never the tag.
+    def identity(self) -> str:
+        """Digest of the model's files, server version and length: never the tag.
 
         Asks the server. Raises: ProviderError if it is down or lacks the model.
         """
-        return self._fingerprint([dict(self.query_params), dict(self.document_params)])
-
-    def role_fingerprint(self, role: Role) -> str:
-        """The same with what is asked of one role's texts only."""
-        return self._fingerprint(
-            dict(self.query_params if role == "query" else self.document_params)
-        )
-
-    def _fingerprint(self, params: object) -> str:
-        asked = dumps(params, sort_keys=True)
-        return f"ollama|{self._digest}|{self._version}|max_length={self.max_length}|{asked}"
-
-    @property
-    def prompts(self) -> Mapping[Role, str]:
-        """Prompts the user gave."""
-        return given_prompts(self.query_prompt, self.document_prompt)
+        return f"ollama|{self._digest}|{self._version}|max_length={self.max_length}"
 
     def facts(self) -> ModelFacts:
         """What the server says of the model, and the dimension of a first vector.
@@ -165,30 +132,15 @@ class OllamaEmbedder:
             "server": f"Ollama {self._version}",
         }
         # By trying: models with a dense layer at their end say another length.
-        dimension = self._send([PLAIN_TEXT], "document").vectors.shape[1]
-        context = self._context
-        self._check_unmoved()
+        dimension = self.send([PLAIN_TEXT], "document").vectors.shape[1]
         return ModelFacts(
             dimension=dimension,
             query_prompt=self.query_prompt or "",
             document_prompt=self.document_prompt or "",
-            max_length=context,
+            max_length=self._context,
             revision=self._digest,
             details={title: _word(value) for title, value in titles.items() if _word(value)},
         )
-
-    def embed(self, texts: Sequence[str], role: Role) -> Embedded:
-        """Vectors of the texts; those that the server would not take are among the faults.
-
-        Raises: ProviderError, also where the name came to mean another model meanwhile.
-        """
-        embedded = self._batcher.embed(texts, role)
-        if embedded.failure is not None:  # what came before it is not stored unchecked
-            raise embedded.failure
-        # After each batch: what is stored under a digest must be that model's, and to ask for it
-        # takes a small part of the time of a batch.
-        self._check_unmoved()
-        return embedded
 
     @cached_property
     def _url(self) -> httpx.URL:
@@ -197,12 +149,6 @@ class OllamaEmbedder:
     @cached_property
     def _server(self) -> Server:
         return server(self.environ, self.name, connect=self.connect, concurrency=self.concurrency)
-
-    @cached_property
-    def _batcher(self) -> Batcher:
-        return Batcher(
-            self._send, max_texts=self.batch_size, truncate=self.truncate, usage=self.usage
-        )
 
     @cached_property
     def _digest(self) -> str:
@@ -260,11 +206,11 @@ class OllamaEmbedder:
     def _place(self) -> str:
         return f"model '{self.name}' at {shown(self._url)}"
 
-    def _send(self, texts: Sequence[str], role: Role) -> Answer:
-        prompt = self.query_prompt if role == "query" else self.document_prompt
+    def send(self, texts: Sequence[str], role: Role) -> Answer:
+        """As `ServedModel.send`; also raises where the name came to mean another model."""
         body: dict[str, Any] = {
             "model": self.name,
-            "input": [(prompt or "") + text for text in texts],
+            "input": self.prompted(texts, role),
             # An error tells which text is too long; cut in silence, nobody would know.
             "truncate": False,
         }
@@ -274,11 +220,14 @@ class OllamaEmbedder:
         if self.max_length is not None:
             # A text must fit into one batch, which is 512 or 2,048 tokens unless asked.
             options["num_batch"] = self.max_length
-        params = dict(self.query_params if role == "query" else self.document_params)
+        params = self.params(role)
         given = params.pop("options", {})
         options |= given if isinstance(given, dict) else {}
         body |= params | ({"options": options} if options else {})
         reply, seconds = self._server.post_timed("/api/embed", body)
+        # After each answer: what is stored under a digest must be that model's, and to ask for it
+        # takes a small part of the time of a batch.
+        self._check_unmoved()
         n_tokens = reply.get("prompt_eval_count")
         is_count = type(n_tokens) is int and 0 < n_tokens < 2**53
         return Answer(self._read(reply, len(texts)), n_tokens if is_count else None, seconds)
@@ -290,8 +239,8 @@ class OllamaEmbedder:
             if isinstance(found, list) and found and not isinstance(found[0], list):
                 found = [found]
         if not isinstance(found, list) or len(found) != n_texts:
-            n_found = len(found) if isinstance(found, list) else "no"
-            raise self._fault(f"{n_found} vectors came back for {n_texts} texts")
+            n_found = counted(len(found), "vector") if isinstance(found, list) else "no vectors"
+            raise self._fault(f"{n_found} came back for {counted(n_texts, 'text')}")
         try:
             with np.errstate(over="ignore"):  # infinity is found later, with the text's name
                 vectors = np.array(found, dtype=np.float64).astype(np.float32)

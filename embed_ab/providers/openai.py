@@ -18,16 +18,14 @@ from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers.addresses import bearer, is_secret_name, read_base_url, shown
 from embed_ab.providers.base import (
     PLAIN_TEXT,
-    Embedded,
     ModelFacts,
     Role,
-    Usage,
     Vectors,
-    given_prompts,
     refuse_fields,
 )
-from embed_ab.providers.batching import Answer, Batcher
+from embed_ab.providers.batching import Answer
 from embed_ab.providers.http import RequestRefused, Server
+from embed_ab.providers.served import ServedModel
 
 DEFAULT_URL = "https://api.openai.com/v1"
 BATCH_SIZE = 64
@@ -49,32 +47,17 @@ _ASYMMETRIC = {
 
 
 @dataclass(frozen=True)
-class OpenAIEmbedder:
-    """A model behind a server, asked when its facts or vectors are first needed.
+class OpenAIEmbedder(ServedModel):
+    """A model of such a server; environ has OPENAI_BASE_URL and OPENAI_API_KEY.
 
-    environ: OPENAI_BASE_URL and OPENAI_API_KEY are read from here. dimensions: asked of the server.
-    query_prompt, document_prompt: put before each text; None and "" put nothing there.
-    query_params, document_params: merged into the body of each request, such as
-        `{"input_type": "query"}`. batch_size: texts per request at most.
-    concurrency: requests at once. truncate: shorten texts that are too long; else they are named.
-    connect: makes the server of a base URL and headers.
+    dimensions: asked of the server.
 
     Raises: InputError for an address or key that cannot be one, and for parameters that would
         change what is ours to say.
     """
 
-    name: str
-    environ: Mapping[str, str] = field(repr=False)
-    dimensions: int | None = None
-    query_prompt: str | None = None
-    document_prompt: str | None = None
-    query_params: Mapping[str, Any] = field(default_factory=dict)
-    document_params: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int = BATCH_SIZE
-    concurrency: int = 4
-    truncate: bool = True
-    connect: Callable[..., Server] = field(default=Server, repr=False)
-    usage: Usage = field(default_factory=Usage, init=False, repr=False, compare=False)
+    dimensions: int | None = None
     # What this server takes: "encoding_format" once it refused that, "" once it took everything.
     _known: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
@@ -82,31 +65,14 @@ class OpenAIEmbedder:
         headers(self._url, self.environ)
         refuse_fields(self.query_params, self.document_params, _OURS)
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Host, path and parameters without keys, model and fields of the request; no scheme."""
-        return self._fingerprint([dict(self.query_params), dict(self.document_params)])
-
-    def role_fingerprint(self, role: Role) -> str:
-        """The same with the fields of one role's requests only."""
-        return self._fingerprint(
-            dict(self.query_params if role == "query" else self.document_params)
-        )
-
-    def _fingerprint(self, params: object) -> str:
+    def identity(self) -> str:
+        """Host, path and parameters without keys, model and dimensions; no scheme."""
         public = sorted(
             pair for pair in self._url.params.multi_items() if not is_secret_name(pair[0])
         )
         place = f"{self._url.netloc.decode().lower()}{self._url.path}"
         query = f"?{json.dumps(public)}" if public else ""
-        return f"openai|{place}{query}|{self.name}|dimensions={self.dimensions}|" + json.dumps(
-            params, sort_keys=True
-        )
-
-    @property
-    def prompts(self) -> Mapping[Role, str]:
-        """Prompts the user gave."""
-        return given_prompts(self.query_prompt, self.document_prompt)
+        return f"openai|{place}{query}|{self.name}|dimensions={self.dimensions}"
 
     @property
     def missing_params(self) -> str:
@@ -137,10 +103,6 @@ class OpenAIEmbedder:
             },
         )
 
-    def embed(self, texts: Sequence[str], role: Role) -> Embedded:
-        """Vectors of the texts; those that the server would not take are among the faults."""
-        return self._batcher.embed(texts, role)
-
     @cached_property
     def _url(self) -> httpx.URL:
         return base_url(self.environ)
@@ -148,12 +110,6 @@ class OpenAIEmbedder:
     @cached_property
     def _server(self) -> Server:
         return server(self.environ, connect=self.connect, concurrency=self.concurrency)
-
-    @cached_property
-    def _batcher(self) -> Batcher:
-        return Batcher(
-            self._send, max_texts=self.batch_size, truncate=self.truncate, usage=self.usage
-        )
 
     def _probe(self, role: Role) -> tuple[Vectors, str]:
         """Vectors of a short text, and the name of the model that answered.
@@ -172,7 +128,8 @@ class OpenAIEmbedder:
         is_name = isinstance(reported, str) and reported.isprintable() and reported
         return vectors, self._server.masked(str(reported))[:100] if is_name else self.name
 
-    def _send(self, texts: Sequence[str], role: Role) -> Answer:
+    def send(self, texts: Sequence[str], role: Role) -> Answer:
+        """As `ServedModel.send`."""
         reply, seconds = self._ask(texts, role)
         return Answer(self._read(reply, len(texts)), _tokens(reply), seconds)
 
@@ -197,17 +154,16 @@ class OpenAIEmbedder:
         return self._server.post_timed("/embeddings", body)
 
     def _body(self, texts: Sequence[str], role: Role) -> dict[str, Any]:
-        prompt = self.query_prompt if role == "query" else self.document_prompt
         body: dict[str, Any] = {
             "model": self.name,
-            "input": [(prompt or "") + text for text in texts],
+            "input": self.prompted(texts, role),
             "encoding_format": "base64",
         }
         if self.dimensions is not None:
             body["dimensions"] = self.dimensions
         if "encoding_format" in self._known:
             del body["encoding_format"]
-        return body | dict(self.query_params if role == "query" else self.document_params)
+        return body | self.params(role)
 
     def _read(self, reply: Mapping[str, Any], n_texts: int) -> Vectors:
         place = f"model '{self.name}' at {shown(self._url)}"

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embed_ab.errors import InputError, ProviderError
+from embed_ab.formats import counted
 from embed_ab.providers.base import Embedded, ModelFacts, Role, Vectors, given_prompts
 from embed_ab.providers.model_files import first_line
 from embed_ab.providers.model_source import (
@@ -182,7 +183,8 @@ class SentenceTransformerEmbedder:
                 ]
         except Exception as error:  # out of memory, or whatever a model's own code raises
             raise ProviderError(
-                f"model '{self.name}' could not embed {len(texts)} texts ({type(error).__name__})",
+                f"model '{self.name}' could not embed {counted(len(texts), 'text')} "
+                f"({type(error).__name__})",
                 hint="A smaller batch size or max_length needs less memory.",
                 said=first_line(error),
             ) from error

@@ -7,12 +7,12 @@ proves them with those clients. What the model says is a function of the message
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import loopback
 
 Message = dict[str, str]
 
@@ -165,54 +165,42 @@ def running(fake: FakeChat) -> Iterator[FakeChat]:
     """Serve on a free port of the loopback interface; `fake.address` is where."""
     routes = {"/v1/chat/completions": fake.openai, "/api/chat": fake.ollama}
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
+    class Handler(loopback.Handler):
+        def respond(self) -> None:
+            is_openai = self.path.startswith("/v1")
             try:
-                if self.path != "/api/tags":
-                    raise Refused(404, "404 page not found")
-                self._answer(200, fake.tags())
-            except Refused as error:
-                self._answer(error.status, {"error": str(error)})
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if fake.dies_after is not None and len(fake.bodies) >= fake.dies_after:
-                self.close_connection = True
-                return
-            fake.bodies.append(body)
-            fake.authorizations.append(self.headers["Authorization"])
-            try:
-                if fake.key and self.headers["Authorization"] != f"Bearer {fake.key}":
-                    raise Refused(401, "Incorrect API key provided")
-                if self.path not in routes:
-                    raise Refused(404, "404 page not found")
-                self._answer(200, routes[self.path](body))
+                if self.command == "GET":
+                    answer = self._listed()
+                elif fake.dies_after is not None and len(fake.bodies) >= fake.dies_after:
+                    self.close_connection = True
+                    return
+                else:
+                    answer = self._said(json.loads(self.content))
             except Refused as error:
                 message: Any = str(error)
-                if self.path.startswith("/v1"):
+                if is_openai:
                     message = {"message": message, "type": "invalid_request_error", "code": None}
-                self._answer(error.status, {"error": message})
+                self._send(error.status, {"error": message})
+            else:
+                self._send(200, answer)
 
-        def _answer(self, status: int, answer: dict[str, Any]) -> None:
-            content = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json; charset=utf-8")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+        def _listed(self) -> dict[str, Any]:
+            if self.path != "/api/tags":
+                raise Refused(404, "404 page not found")
+            return fake.tags()
 
-        def log_message(self, *arguments: Any) -> None:
-            """Stay silent."""
+        def _said(self, body: dict[str, Any]) -> dict[str, Any]:
+            fake.bodies.append(body)
+            fake.authorizations.append(self.headers["Authorization"])
+            if fake.key and self.headers["Authorization"] != f"Bearer {fake.key}":
+                raise Refused(401, "Incorrect API key provided")
+            if self.path not in routes:
+                raise Refused(404, "404 page not found")
+            return routes[self.path](body)
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        fake.address = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield fake
-        finally:
-            server.shutdown()
-            thread.join()
+        def _send(self, status: int, answer: dict[str, Any]) -> None:
+            self.send(status, json.dumps(answer), kind="application/json; charset=utf-8")
+
+    with loopback.serving(Handler) as port:
+        fake.address = f"http://127.0.0.1:{port}"
+        yield fake

@@ -141,6 +141,36 @@ def test_the_record_holds_what_decides_about_the_set(
     assert found["counts"]["chunks_with_fewer_questions"] == 8
 
 
+@pytest.mark.parametrize(("per_chunk", "is_said"), [("1", False), ("2", True)])
+def test_several_questions_about_a_chunk_are_said_to_want_groups(
+    docs: Path,
+    tmp_path: Path,
+    fake: FakeChat,
+    capsys: pytest.CaptureFixture[str],
+    per_chunk: str,
+    is_said: bool,
+) -> None:
+    run(docs, tmp_path / "out", "--per-chunk", per_chunk)
+
+    assert ("compare with --cluster-by gold" in capsys.readouterr().out) is is_said
+
+
+def test_records_of_one_file_are_one_file_and_a_document_for_each_chunk(
+    tmp_path: Path, fake: FakeChat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs").mkdir()
+    texts = [f"The tank of model {n} holds {n} litres of water, filled to the mark." for n in "34"]
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    (tmp_path / "docs" / "records.jsonl").write_text(lines, "utf-8")
+    fake.says = lambda messages: json.dumps({"questions": [passage_of(messages)[:40]]})
+
+    assert run(tmp_path / "docs", tmp_path / "out", "--max-copy", "1", "--max-chunks", "1") == 0
+
+    out = capsys.readouterr().out
+    assert "files: 1 read, 0 left out; chunks: 2\n" in out
+    assert "(2 documents, one for each chunk; 1 query)" in out
+
+
 def test_what_is_dropped_is_counted_and_printed(
     docs: Path, tmp_path: Path, fake: FakeChat, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,7 +214,7 @@ def test_what_is_dropped_is_counted_and_printed(
     assert record(tmp_path / "out")["unreadable"] == ["password.md#0000"]
     out = capsys.readouterr().out
     assert "1 points at its document" in out
-    assert "could not be read in two tries: password.md#0000" in out
+    assert "chunks whose answer could not be read in two tries: 1 (password.md#0000)" in out
 
 
 def test_a_merged_question_is_answered_by_both_chunks_and_a_twin_by_its_twin(
@@ -423,7 +453,7 @@ def test_a_finished_set_of_other_documents_is_exit_2(
     (docs / "quota.md").unlink()
 
     assert run(docs, tmp_path / "out") == 2
-    assert "made from other documents" in capsys.readouterr().err
+    assert "made from other texts" in capsys.readouterr().err
 
 
 def test_concurrency_does_not_change_the_set(docs: Path, tmp_path: Path, fake: FakeChat) -> None:
@@ -554,7 +584,7 @@ def test_an_empty_answer_is_unreadable_and_asked_again_by_the_next_run(
 ) -> None:
     fake.says = lambda messages: '{"questions": []}'
     assert run(docs, tmp_path / "out") == 3
-    assert "8 chunks could not be used" in capsys.readouterr().err
+    assert "chunks whose answers could not be used: 8 " in capsys.readouterr().err
     assert len(fake.bodies) == 16
 
     fake.says = ask
@@ -606,7 +636,10 @@ def test_answers_about_other_texts_are_not_used_and_said(
     assert run(docs, out) == 0
 
     assert len(fake.bodies) == 1
-    assert "1 answers in the journal are about other texts or settings" in capsys.readouterr().out
+    assert (
+        "answers in the journal about other texts or settings, not used: 1\n"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_text_that_the_server_refuses_is_named_and_the_others_stay(
@@ -617,7 +650,7 @@ def test_a_text_that_the_server_refuses_is_named_and_the_others_stay(
     assert run(docs, tmp_path / "out") == 0
 
     assert record(tmp_path / "out")["refused"] == ["quota.md#0000"]
-    assert "1 chunks the server refused: quota.md#0000" in capsys.readouterr().out
+    assert "chunks the server refused: 1 (quota.md#0000)" in capsys.readouterr().out
 
 
 def test_a_server_that_refuses_all_is_an_error(docs: Path, tmp_path: Path, fake: FakeChat) -> None:
@@ -689,7 +722,7 @@ def test_the_same_command_asks_again_about_a_chunk_without_an_answer(
     out = tmp_path / "out"
     assert run(docs, out, "--quiet") == 0
     assert record(out)[fault] == ["quota.md#0000"]
-    assert "warning: 1 " in capsys.readouterr().out
+    assert "quota.md#0000" in capsys.readouterr().out
     fake.refuses, fake.says = lambda messages: "", ask
     fake.bodies.clear()
 
@@ -713,7 +746,7 @@ def test_a_chunk_refused_again_leaves_the_set_as_it_is(
     assert run(docs, out, "--concurrency", "1") == 0
 
     assert files(out) == before
-    assert "warning: 5 chunks the server refused" in capsys.readouterr().out
+    assert "warning: chunks the server refused: 5 (" in capsys.readouterr().out
 
 
 def test_a_set_that_somebody_changed_is_not_written_anew_for_a_chunk_without_an_answer(
@@ -732,7 +765,7 @@ def test_a_set_that_somebody_changed_is_not_written_anew_for_a_chunk_without_an_
     assert (out / "qrels.tsv").read_text("utf-8") == qrels
     printed = capsys.readouterr().out
     assert "finished already" in printed
-    assert "warning: 1 chunks the server refused: quota.md#0000" in printed
+    assert "warning: chunks the server refused: 1 (quota.md#0000)" in printed
 
 
 def test_a_set_without_a_question_is_never_written(
@@ -871,7 +904,7 @@ def test_the_output_may_lie_among_the_documents(docs: Path, tmp_path: Path, fake
     (docs / "eval" / "build.json").unlink()
 
     assert run(docs, docs / "eval") == 0
-    assert record(docs / "eval")["counts"]["documents"] == 8
+    assert record(docs / "eval")["counts"]["files"] == 8
 
 
 @pytest.mark.parametrize(
@@ -891,6 +924,16 @@ def test_a_wrong_setting_is_exit_2_and_writes_nothing(
 ) -> None:
     assert run(docs, tmp_path / "out", *words) == 2
     assert not (tmp_path / "out").exists()
+
+
+def test_a_number_out_of_bounds_is_told_its_default(
+    docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(docs, tmp_path / "out", "--chunk-chars", "10") == 2
+
+    err = capsys.readouterr().err
+    assert "--chunk-chars 10 is not from 100 to 20,000" in err
+    assert "hint: Leave it out to have the default, 600." in err
 
 
 def test_progress_counts_what_the_journal_holds(docs: Path, tmp_path: Path, fake: FakeChat) -> None:

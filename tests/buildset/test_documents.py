@@ -47,9 +47,7 @@ def test_the_output_folder_and_evaluation_sets_are_not_documents(tmp_path: Path)
     documents, skipped = read(tmp_path, without=tmp_path / "out")
 
     assert [document.source for document in documents] == ["a.md"]
-    assert [(item.source, item.reason) for item in skipped] == [
-        ("eval", "an evaluation set, not documents")
-    ]
+    assert [(item.source, item.reason) for item in skipped] == [("eval", "an evaluation set")]
 
 
 def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
@@ -96,7 +94,7 @@ def test_what_is_no_text_is_left_out_by_name(tmp_path: Path) -> None:
 def test_a_folder_without_documents_is_an_error_that_says_why(tmp_path: Path) -> None:
     (tmp_path / "binary.txt").write_bytes(b"\0")
 
-    with pytest.raises(InputError, match=r"no documents \(binary.txt: binary, not text\)"):
+    with pytest.raises(InputError, match=r"no text to read \(binary.txt: binary, not text\)"):
         read(tmp_path, without=NOWHERE)
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from fake_chat import FakeChat, running
 
-from embed_ab import label_file
 from embed_ab.cli import main
+from embed_ab.labels import file as label_file
 
 Row = dict[str, str]
 Said = Callable[[list[dict[str, str]]], str]
@@ -78,7 +78,43 @@ def test_every_pair_gets_the_models_grade_name_and_reason(
     for row in judged:
         given = (row["grade"], row["llm_grade"], row["llm"], row["reason"])
         assert given == ("", "1", model, "it says so")
-    assert f"{model} judged 2 of 2, from 0 to 2" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"{model} judged 2 of 2, from 0 (not relevant) to 2, the highest grade of this" in out
+    assert "without a grade" not in out
+
+
+@pytest.mark.parametrize(("model", "digest"), [("openai:writer", ""), ("ollama:writer", "d1")])
+def test_a_grade_is_recorded_with_prompt_server_and_digest(
+    compared: Path, server: FakeChat, model: str, digest: str
+) -> None:
+    assert label(compared, model, "--max-pairs", "1") == 0
+    assert main(["label", str(compared), "--merge", str(compared / "l.tsv")]) == 0
+
+    address = server.address + ("/v1" if model.startswith("openai") else "")
+    (row,) = rows(compared)
+    assert (row["llm_prompt"], row["llm_server"], row["llm_digest"]) == ("1", address, digest)
+    record = json.loads((compared / "judgements.jsonl").read_text("utf-8"))
+    assert (record["judge"], record["prompt"], record["server"]) == (model, "1", address)
+    assert record.get("digest", "") == digest
+
+
+def test_a_tag_that_moves_while_it_judges_ends_the_run_and_its_grade_is_not_kept(
+    compared: Path, server: FakeChat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def moved(messages: list[dict[str, str]]) -> str:
+        if len(server.bodies) == 2:
+            server.digest = "d2"
+        return says(1)(messages)
+
+    server.says = moved
+
+    assert label(compared, "ollama:writer", "--concurrency", "1") == 3
+
+    assert "ollama:writer: the model has changed while it was used" in capsys.readouterr().err
+    assert [(row["llm_grade"], row["llm_digest"]) for row in rows(compared)] == [
+        ("1", "d1"),
+        ("", ""),
+    ]
 
 
 def test_the_model_is_asked_about_the_texts_as_data(compared: Path, server: FakeChat) -> None:
@@ -101,7 +137,10 @@ def test_a_grade_off_the_scale_is_none_and_asked_twice_for(
 
     assert {row["llm_grade"] for row in rows(compared)} == {""}
     assert len(server.bodies) == 4
-    assert "openai:writer judged 0 of 2" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "openai:writer judged 0 of 2" in out
+    assert "left without a grade: 2 (refused by the server: 0; no grade in the answer: 2)" in out
+    assert f"d3': openai:writer: an answer without a grade from 0 to 2: {grade}\n" in out
 
 
 def test_what_is_no_json_is_asked_for_again(compared: Path, server: FakeChat) -> None:
@@ -177,7 +216,8 @@ def test_a_document_that_the_server_refuses_is_counted_and_the_others_are_judged
     assert sorted(row["llm_grade"] for row in rows(compared)) == ["", "1"]
     out = capsys.readouterr().out
     assert "openai:writer judged 1 of 2" in out
-    assert "the server refused 1 of them" in out
+    assert "left without a grade: 1 (refused by the server: 1; no grade in the answer: 0)" in out
+    assert "answered 400 Bad Request: content_filter\n" in out
 
 
 def test_a_server_that_refuses_every_document_is_an_error(
@@ -324,6 +364,21 @@ def test_a_redacted_result_keeps_texts_out_of_errors(
     err = capsys.readouterr().err
     assert "400" in err
     assert "blue" not in err
+
+
+def test_a_redacted_result_keeps_texts_out_of_what_was_left(
+    compared: Path, server: FakeChat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = compared / "out" / "result.json"
+    assert main(["report", str(result), "--redact", "--out", str(compared / "out")]) == 0
+    server.says = says("of blue grass")
+    capsys.readouterr()
+
+    assert label(compared, "openai:writer") == 0
+
+    out = capsys.readouterr().out
+    assert "an answer without a grade from 0 to 2\n" in out
+    assert "blue" not in out
 
 
 def test_requests_go_out_at_once(compared: Path, server: FakeChat) -> None:

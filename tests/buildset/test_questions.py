@@ -165,15 +165,15 @@ def test_the_mock_copies_the_first_sentence(text: str, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("text", "tag"),
     [
-        ("Backups run nightly.", "und-Latn"),
+        ("Backups run nightly.", "Latin-script"),
         ("`embed-ab compare` 명령은 두 모델을 비교합니다.", "ko"),
         ("`embed-ab compare` は二つのモデルを比較します。", "ja"),
         ("比较两个模型", "zh"),
-        ("Сравнение моделей", "und-Cyrl"),
+        ("Сравнение моделей", "Cyrillic-script"),
         ("Σύγκριση μοντέλων", "el"),
-        ("12.5", "und"),
-        ("", "und"),
-        ("ᛗᚪᛏ", "und"),
+        ("12.5", "unknown"),
+        ("", "unknown"),
+        ("ᛗᚪᛏ", "unknown"),
     ],
 )
 def test_the_language_is_told_by_the_script(text: str, tag: str) -> None:
@@ -185,6 +185,8 @@ def test_the_language_is_told_by_the_script(text: str, tag: str) -> None:
     [
         ("ko", "Korean"),
         ("und-Latn", "the language of the passage"),
+        ("Latin-script", "the language of the passage"),
+        ("unknown", "the language of the passage"),
         ("sw", "the language with the code sw"),
     ],
 )

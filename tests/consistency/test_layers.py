@@ -34,6 +34,7 @@ LAYERS: list[set[str]] = [
         "providers.model_files",
         "providers.score_file",
     },
+    {"providers.served"},
     {
         "paired",
         "check",
@@ -55,7 +56,7 @@ LAYERS: list[set[str]] = [
     {"slices"},
     {"plots"},
     {"result", "rerank_fixture", "rerankers"},
-    {"label_pool", "page"},
+    {"labels.pool", "page"},
     {"comparison", "result_json", "render", "parity"},
     {"matrix"},
     {"systems", "matrix_surfaces"},
@@ -75,8 +76,8 @@ LAYERS: list[set[str]] = [
     {"buildset.asking", "buildset.files", "buildset.queries"},
     {"buildset.build"},
     {"buildset.summary"},
-    {"label_file"},
-    {"label_judge", "label_merge"},
+    {"labels.file"},
+    {"labels.judge", "labels.merge"},
     {"action.results_service"},
     {"action.artifact", "action.cache_service"},
     {"action.models"},
@@ -149,12 +150,12 @@ def test_imports_point_downwards() -> None:
 
 
 def rows_of(readme: str) -> list[set[str]]:
-    """The modules of each row of "How it works", from `action/main.py`, `providers/`, `label_*`."""
+    """The modules of each row of "How it works", from `action/main.py` and `providers/`."""
     section = readme[readme.rindex("\n| `errors.py`") :].split("\n\n")[0]
     rows = []
     for line in section.strip().splitlines():
         found, folder = set(), ""
-        for name in re.findall(r"`([\w/*]+?)(?:\.py)?`", line.split("|")[1]):
+        for name in re.findall(r"`([\w/]+?)(?:\.py)?`", line.split("|")[1]):
             folder = "action." if name.startswith("action/") else folder
             pattern = name.replace("/", ".") if "/" in name else folder + name
             pattern += "*" if pattern.endswith(".") else ""

@@ -76,6 +76,6 @@ def test_a_cold_run_tells_batch_tokens_and_waits_and_a_warm_one_still_the_batch(
 
     assert cold.system.origin.batch_cosine == pytest.approx(1, abs=1e-5)
     assert warm.system.origin.batch_cosine == cold.system.origin.batch_cosine
-    assert (cold.n_tokens, warm.n_tokens, warm.price) == (3928, None, None)
+    assert (cold.n_tokens, warm.n_tokens, warm.price) == (3928, None, 0)
     assert cold.price == pytest.approx(3928 * 0.02 / 1e6)
     assert (len(cold.query_seconds), len(warm.query_seconds)) == (20, 0)

@@ -278,7 +278,7 @@ def test_what_the_library_says_of_a_text_stands_apart_from_our_message(
     with pytest.raises(ProviderError, match=r" \(ValueError\): cannot read a secret") as caught:
         embedder.embed(["a secret"], "query")
 
-    assert caught.value.unquoted == f"model '{minilm}' could not embed 1 texts (ValueError)"
+    assert caught.value.unquoted == f"model '{minilm}' could not embed 1 text (ValueError)"
 
 
 def test_max_length_of_a_static_model_is_an_input_error(static_model: Path) -> None:

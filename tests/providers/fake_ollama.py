@@ -8,13 +8,13 @@ attribute. A token is a word; two more stand for the start and the end of a text
 from __future__ import annotations
 
 import json
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import loopback
 
 from embed_ab.providers.mock import MockEmbedder
 
@@ -98,6 +98,7 @@ class FakeOllama:
     scale: float = 1.0  # old versions do not normalise
     zero_word: str = ""
     lost: int = 0  # vectors missing at the end of an answer
+    fails_after: int | None = None  # requests after which every one is answered with 503
     narrows_after: int | None = None  # requests after which vectors are one element shorter
 
     def embeds(self) -> list[Request]:
@@ -120,6 +121,8 @@ class FakeOllama:
             )
         if request.path == "/api/embed" and self.scripted:
             return self.scripted.popleft()
+        if self.fails_after is not None and len(self.embeds()) > self.fails_after:
+            return Reply(status=503, body={"error": "server busy"})
         try:
             return Reply(body=route(request.body))
         except Refused as error:
@@ -226,20 +229,12 @@ def _check(body: Any, fields: dict[str, tuple[type, ...]]) -> None:
 def running(fake: FakeOllama) -> Iterator[FakeOllama]:
     """Serve on a free port of the loopback interface; `fake.address` is where."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self._answer(None)
-
-        def do_POST(self) -> None:
-            content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+    class Handler(loopback.Handler):
+        def respond(self) -> None:
             try:
-                self._answer(json.loads(content))
+                body = json.loads(self.content)
             except ValueError:
-                self._answer(None)
-
-        def _answer(self, body: Any) -> None:
+                body = None
             reply = fake.answer(
                 Request(
                     method=self.command,
@@ -248,26 +243,10 @@ def running(fake: FakeOllama) -> Iterator[FakeOllama]:
                     body=body,
                 )
             )
-            content = (
-                reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
-            )
-            self.send_response(reply.status)
+            content = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body)
             headers = {"Content-Type": "application/json; charset=utf-8"} | reply.headers
-            for name, value in (headers | {"Content-Length": str(len(content))}).items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(content)
+            self.send(reply.status, content, kind=headers.pop("Content-Type"), **headers)
 
-        def log_message(self, *arguments: Any) -> None:
-            """Stay silent."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        fake.address = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield fake
-        finally:
-            server.shutdown()
-            thread.join()
+    with loopback.serving(Handler) as port:
+        fake.address = f"http://127.0.0.1:{port}"
+        yield fake

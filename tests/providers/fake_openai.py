@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import loopback
 import numpy as np
 
 from embed_ab.providers.mock import MockEmbedder
@@ -82,16 +80,12 @@ class FakeOpenAI:
         class Bound(Handler):
             server_state = fake
 
-        self._http = _Quiet(("127.0.0.1", self._port), Bound)
-        self._port = self._http.server_port
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
-        self._thread.start()
+        self._served = loopback.serving(Bound, self._port)
+        self._port = self._served.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+    def __exit__(self, *error: Any) -> None:
+        self._served.__exit__(*error)
 
     @property
     def port(self) -> int:
@@ -119,47 +113,17 @@ class FakeOpenAI:
         return vectors
 
 
-class _Quiet(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.open: set[socket.socket] = set()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self.open.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        self.open.discard(request)
-        super().shutdown_request(request)
-
-    def server_close(self) -> None:
-        """Close what clients keep open, too: a process that ends does."""
-        super().server_close()
-        for connection in list(self.open):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that left is no news."""
-
-
-class Handler(BaseHTTPRequestHandler):
-    """One connection; `reply` is what a request is answered with, None once it is answered."""
+class Handler(loopback.Handler):
+    """`reply` is what a request is answered with, None once it is answered."""
 
     server_state: FakeOpenAI
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # else each answer waits 40 ms for an acknowledgement
     reply: dict[str, Any] | None
 
-    def do_POST(self) -> None:
+    def respond(self) -> None:
         state = self.server_state
-        content = self.rfile.read(int(self.headers["Content-Length"]))
         state.enter(1)
         try:
-            self._answer(state, content)
+            self._answer(state, self.content)
         finally:
             state.enter(-1)
 
@@ -167,8 +131,8 @@ class Handler(BaseHTTPRequestHandler):
         with state.lock:
             state.paths.append(self.path)
             state.headers.append({name.lower(): value for name, value in self.headers.items()})
-        if self.path.partition("?")[0] != "/v1/embeddings":
-            return self.refuse(404, f"Invalid URL (POST {self.path})")
+        if (self.command, self.path.partition("?")[0]) != ("POST", "/v1/embeddings"):
+            return self.refuse(404, f"Invalid URL ({self.command} {self.path})")
         if self.headers["Content-Type"] != "application/json":
             return self.refuse(400, "the content type is not application/json")
         if state.key and self.headers["Authorization"] != f"Bearer {state.key}":
@@ -253,26 +217,10 @@ class Handler(BaseHTTPRequestHandler):
         error = {"message": message, "type": kind, "param": None, "code": code}
         self.send(status, json.dumps({"error": error}))
 
-    def send(
-        self,
-        status: int,
-        content: str | bytes,
-        *,
-        kind: str = "application/json",
-        **headers: str,
-    ) -> None:
+    def send(self, *arguments: Any, **more: Any) -> None:
         """Answer; the request is then done with."""
-        content = content.encode() if isinstance(content, str) else content
-        self.send_response(status)
-        for name, value in ({"Content-Type": kind} | headers).items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+        super().send(*arguments, **more)
         self.reply = None
-
-    def log_message(self, *_: object) -> None:
-        """The test's output is not a log."""
 
 
 def status(code: int, message: str = "no", **headers: str) -> Behaviour:

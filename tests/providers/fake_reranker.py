@@ -7,8 +7,9 @@ import threading
 from collections import deque
 from typing import Any, Literal
 
+import loopback
 import numpy as np
-from fake_openai import Behaviour, Handler, _Quiet
+from fake_openai import Behaviour, Handler
 
 from embed_ab.providers.mock import MockEmbedder
 
@@ -57,19 +58,16 @@ class FakeReranker:
         class Bound(_Handler):
             state = fake
 
-        self._http = _Quiet(("127.0.0.1", 0), Bound)
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
-        self._thread.start()
+        self._served = loopback.serving(Bound)
+        self._port = self._served.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+    def __exit__(self, *error: Any) -> None:
+        self._served.__exit__(*error)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_port}{self.path.removesuffix('/rerank')}"
+        return f"http://127.0.0.1:{self._port}{self.path.removesuffix('/rerank')}"
 
     def documents(self, body: dict[str, Any]) -> Any:
         return body.get("texts" if self.shape == "tei" else "documents")
@@ -79,14 +77,13 @@ class _Handler(Handler):
     state: FakeReranker
     reply: Any
 
-    def do_POST(self) -> None:
+    def respond(self) -> None:
         state = self.state
-        content = self.rfile.read(int(self.headers["Content-Length"]))
         if self.path != state.path:
             return self.refuse(404, f"there is no {self.path}")
         if state.key and self.headers["Authorization"] != f"Bearer {state.key}":
             return self.refuse(401, "wrong key")
-        body = json.loads(content)
+        body = json.loads(self.content)
         with state.lock:
             state.bodies.append(body)
             behaviour = state.script.popleft() if state.script else None

@@ -302,6 +302,26 @@ def test_a_batch_too_large_for_the_server_is_halved(fake: FakeOllama, embedder: 
     assert found.vectors == pytest.approx(MockEmbedder("char3").embed(texts, "document").vectors)
 
 
+def test_a_server_that_fails_within_a_batch_loses_nothing_that_it_answered(
+    fake: FakeOllama, embedder: Any
+) -> None:
+    """Eight texts at once are refused; the first four pass, and then the server fails for good."""
+    store = VectorStore.open(None)
+    texts = [f"text {number}" for number in range(8)]
+    model = embedder()
+    known_facts(model, store)
+    too_large = {"error": "input is too large to process. increase the physical batch size"}
+    fake.scripted.append(Reply(status=500, body=too_large))
+    fake.fails_after = 2 + len(fake.embeds())
+
+    with pytest.raises(ProviderError, match=r"answered 503 .*\(7 tries\)"):
+        cached(model, texts, store)
+    fake.fails_after = None
+
+    assert cached(embedder(), texts, store).n_embedded == 4
+    store.close()
+
+
 def test_one_text_that_breaks_the_model_is_named_and_the_others_are_kept(
     fake: FakeOllama, embedder: Any, waits: list[float]
 ) -> None:
@@ -345,7 +365,7 @@ def test_vectors_that_change_their_dimension_are_an_error(fake: FakeOllama, embe
 def test_missing_vectors_are_an_error(fake: FakeOllama, embedder: Any) -> None:
     fake.lost = 1
 
-    with pytest.raises(ProviderError, match="1 vectors came back for 2 texts"):
+    with pytest.raises(ProviderError, match="1 vector came back for 2 texts"):
         embedder().embed(["one", "two"], "document")
 
 

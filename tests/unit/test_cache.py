@@ -513,7 +513,7 @@ def test_no_texts_give_no_vectors_of_the_right_width(store: VectorStore) -> None
         ({"pump": [1, 0], "tank": [np.nan, 1]}, "'d2' holds NaN", 1),
         ({"pump": [1, 0], "tank": [np.inf, 1]}, "'d2' holds NaN or infinite", 1),
         ({"pump": [1, 0], "tank": [0, 0]}, "'d2' is all zero", 1),
-        ({"pump": [1, 0]}, "1 vectors came back for 2 texts", 0),
+        ({"pump": [1, 0]}, "1 vector came back for 2 texts", 0),
         ({"pump": [1, 0, 0], "tank": [0, 1, 0]}, "3 dimensions, not 2", 0),
     ],
 )

@@ -237,10 +237,15 @@ def test_truncated_documents() -> None:
         relevant=("d1", "d2"),
     )
 
-    text = message("truncated_documents", system(20, truncation=cut))
+    caution = warned("truncated_documents", system(20, truncation=cut))
+    text = caution.message
 
     assert "cut 6 of 100 documents (6%) at 256 tokens; 10% of all tokens" in text
+    assert "or raise max_length" in caution.advice
     assert "truncated_documents" not in codes(system(20, truncation=replace(cut, n_truncated=5)))
+    # The cache cannot tell that a server's limit was raised.
+    unknown = warned("truncated_documents", system(20, truncation=replace(cut, max_length=None)))
+    assert "raise the server's limit. Then run `embed-ab cache clear`" in unknown.advice
 
 
 def test_truncated_pairs() -> None:
@@ -253,9 +258,11 @@ def test_truncated_pairs() -> None:
 
 def test_silent_cut() -> None:
     """Half a token a word may be a strange tokenizer; less is no tokenizer of the whole text."""
-    text = message("silent_cut", A, system(38, tokens_per_word=0.43))
+    caution = warned("silent_cut", A, system(38, tokens_per_word=0.43))
 
+    text = caution.message
     assert "B (st:local): the server counted 0.43 tokens for each word of long texts" in text
+    assert "or raise the limit. Then run `embed-ab cache clear`" in caution.advice
     assert "silent_cut" not in codes(A, system(38, tokens_per_word=0.5))
     assert "silent_cut" not in codes(A, system(38, tokens_per_word=None))
 

@@ -130,6 +130,14 @@ def test_plain_text_can_be_written_and_is_plain_already(text: str) -> None:
     assert not re.search("[\x00-\x1f\x7f-\x9f]", plain)
 
 
+@pytest.mark.parametrize(
+    ("n", "said"), [(0, "0 queries"), (1, "1 query"), (2, "2 queries"), (1234, "1,234 queries")]
+)
+def test_one_thing_is_no_plural(n: int, said: str) -> None:
+    assert formats.counted(n, "query", "queries") == said
+    assert formats.counted(1, "text") == "1 text"
+
+
 def test_an_escape_sequence_that_another_interrupts_is_over() -> None:
     assert formats.plain("a\x90b\x9dc\x07d") == "a\ufffdbd"
 

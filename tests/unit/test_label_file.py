@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from embed_ab.errors import EvalsetError
 from embed_ab.evalset import Evalset, from_records
-from embed_ab.label_file import (
+from embed_ab.labels.file import (
     COLUMNS,
     Cells,
     escaped,
@@ -23,7 +23,7 @@ from embed_ab.label_file import (
     with_judged,
     write,
 )
-from embed_ab.label_pool import Pair
+from embed_ab.labels.pool import Pair
 
 HEADER = "query-id\tcorpus-id\tgrade\n"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from embed_ab.errors import EvalsetError, InputError
-from embed_ab.label_merge import Merged, merge
+from embed_ab.labels.merge import Merged, merge
 
 QRELS = "query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td1\t2\n"
 HEADER = "query-id\tcorpus-id\tgrade\tllm_grade\tllm\treason\n"

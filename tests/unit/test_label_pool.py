@@ -14,7 +14,7 @@ from embed_ab import metrics
 from embed_ab.comparison import compare_runs
 from embed_ab.errors import EvalsetError, InputError
 from embed_ab.evalset import Evalset, from_records
-from embed_ab.label_pool import Lists, Pair, pool, ranked_lists
+from embed_ab.labels.pool import Lists, Pair, pool, ranked_lists
 from embed_ab.metrics import Metric
 from embed_ab.origin import Origin, System
 from embed_ab.result import Comparison

@@ -76,6 +76,12 @@ def test_costs_of_both_are_drawn_but_no_times_of_practice_vectors() -> None:
     assert [plot.cost for plot in page.tradeoffs(mock)] == ["bytes per vector"]
 
 
+def test_a_price_of_nothing_because_the_store_had_all_is_not_drawn() -> None:
+    warm = sample(measured={"price": {"A": 0.1, "B": 0.0}})
+
+    assert [plot.cost for plot in page.tradeoffs(warm)] == ["bytes per vector"]
+
+
 def test_words_of_many_passages_are_not_marked() -> None:
     """Of 30 passages all have "the" and one "kettle"; a fifth of 30 is 6."""
     hits = tuple(hit(f"d{n}", 0.5, None, f"the number {n}") for n in range(29))

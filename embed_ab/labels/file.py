@@ -13,15 +13,17 @@ from pathlib import Path
 from embed_ab import formats
 from embed_ab.errors import EvalsetError
 from embed_ab.evalset import Evalset
-from embed_ab.label_pool import Pair
+from embed_ab.labels.pool import Pair
 from embed_ab.outputs import write_text
 from embed_ab.readers import text_lines
 
 _IDS = ("query-id", "corpus-id")
 _TEXTS = ("query", "document", "rank_a", "rank_b", "impact")
-_OF_MODEL = ("llm_grade", "llm", "reason")
+IDENTITY = ("llm_prompt", "llm_server", "llm_digest")
+"""Which model gave a grade, beside its name: version of the prompt, server, and Ollama's digest."""
+_OF_MODEL = ("llm_grade", "llm", "reason", *IDENTITY)
 COLUMNS = (*_IDS, "grade", *_TEXTS, *_OF_MODEL)
-"""`grade` is a person's; the last three are a model's: its grade, its name and its reason."""
+"""`grade` is a person's; from `llm_grade` on they are a model's."""
 
 _DOCUMENT_TEXT = 300  # characters
 _QUERY_TEXT = 1_000

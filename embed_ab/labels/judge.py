@@ -8,8 +8,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from embed_ab.evalset import Evalset
-from embed_ab.label_file import Cells, escaped, is_judged, place_of, safe_text
-from embed_ab.llm import Chat, UnreadableAnswer, answers
+from embed_ab.labels.file import (
+    IDENTITY,
+    Cells,
+    Place,
+    escaped,
+    is_judged,
+    place_of,
+    safe_text,
+)
+from embed_ab.llm import Chat, UnreadableAnswer, answers, check_unmoved
 from embed_ab.providers.http import RequestRefused
 from embed_ab.readers import parse_grade
 
@@ -17,13 +25,16 @@ _DOCUMENT_TEXT = 8_000  # characters
 _QUERY_TEXT = 1_000
 _REASON = 300
 _TRIES = 2
+_SHOWN = 5  # of the pairs left without a grade
+PROMPT_VERSION = 1
+"""Of what a model is asked; another one is another judge."""
 
 
 class Left(NamedTuple):
-    """How many rows a model gave no grade, and how many the server refused."""
+    """A pair that a model gave no grade, and why: a refusal, or an answer without one."""
 
-    n_without: int
-    n_refused: int
+    place: Place
+    error: RequestRefused | UnreadableAnswer
 
 
 def judge(
@@ -34,59 +45,88 @@ def judge(
     largest_grade: int,
     concurrency: int,
     on_judged: Callable[[int, int], None],
-) -> Left:
-    """Have a model judge the rows without a grade, in place; return how many have none still.
+) -> list[Left]:
+    """Have a model judge the rows without a grade, in place; return those that have none still.
 
     A document that the server refuses is left out; one that refuses many in a row is an error.
     on_judged: called after each answer, with how many there are and how many there will be.
-    Raises: ProviderError; rows judged by then keep their grades.
+    Raises: ProviderError, also where the model's name came to mean another one meanwhile; rows
+    judged by then keep their grades.
     """
     query_of = dict(zip(evalset.query_ids, evalset.query_texts, strict=True))
     text_of = dict(zip(evalset.document_ids, evalset.document_texts, strict=True))
     waiting = deque(place for place, cells in enumerate(rows) if not is_judged(cells))
-    n_asked, n_without, n_refused = len(waiting), 0, 0
+    n_asked = len(waiting)
     given: dict[int, tuple[int, str]] = {}
+    left: list[Left] = []
 
-    def work(place: int) -> bool:
+    def work(place: int) -> None:
         query, document = place_of(rows[place])
         answer = _ask(chat, query_of[query], text_of[document], largest_grade)
-        if answer is not None:
-            given[place] = answer
-        return answer is not None
+        check_unmoved(chat)  # the grade is recorded with the digest
+        given[place] = answer
 
     def take() -> None:
         while given:
             place, (grade, reason) = given.popitem()
+            identity = (str(PROMPT_VERSION), chat.address, chat.digest)
             rows[place].update(
-                llm_grade=str(grade), llm=escaped(chat.name), reason=safe_text(reason, _REASON)
+                llm_grade=str(grade),
+                llm=escaped(chat.name),
+                reason=safe_text(reason, _REASON),
+                **dict(zip(IDENTITY, map(escaped, identity), strict=True)),
             )
 
+    if waiting:
+        _ = chat.digest  # before anything is asked: a server that is down is said at once
     try:
         found = answers(work, waiting, concurrency, n_known=len(rows) - n_asked)
-        for n_done, (_, outcome) in enumerate(found, start=1):
-            if isinstance(outcome, RequestRefused):
-                n_refused += 1
-            else:
-                n_without += outcome is not True
+        for n_done, (index, outcome) in enumerate(found, start=1):
+            if outcome is not None:
+                left.append(Left(place_of(rows[index]), outcome))
             take()
             on_judged(n_done, n_asked)
     finally:
         take()  # an interrupt may come when an answer is there and not yet looked at
-    return Left(n_without=n_without, n_refused=n_refused)
+    return left
 
 
-def _ask(chat: Chat, query: str, document: str, largest_grade: int) -> tuple[int, str] | None:
-    """Grade and reason, None where no answer had a grade of the scale."""
+def why_left(left: Sequence[Left], *, is_redacted: bool) -> list[str]:
+    """Return lines that say why pairs were left without a grade, none where none were.
+
+    is_redacted: leave out what server and model said, which may quote texts.
+    """
+    if not left:
+        return []
+    n_refused = sum(isinstance(item.error, RequestRefused) for item in left)
+    lines = [
+        f"warning: left without a grade: {len(left)} (refused by the server: {n_refused}; "
+        f"no grade in the answer: {len(left) - n_refused}); the same command asks again"
+    ]
+    lines += [
+        f"query {query!r}, document {document!r}: {error.unquoted if is_redacted else error}"
+        for (query, document), error in sorted(left, key=lambda item: item.place)[:_SHOWN]
+    ]
+    return lines + ([f"and {len(left) - _SHOWN} more"] if len(left) > _SHOWN else [])
+
+
+def _ask(chat: Chat, query: str, document: str, largest_grade: int) -> tuple[int, str]:
+    """Grade and reason. Raises: UnreadableAnswer where no answer had a grade of the scale."""
     messages = _messages(query, document, largest_grade)
     for seed in range(_TRIES):
         try:
             answer = chat.complete(messages, _schema(largest_grade), seed=seed)
-        except UnreadableAnswer:
+        except UnreadableAnswer as error:
+            unreadable = error
             continue
         grade = parse_grade(str(answer["grade"]))
         if grade is not None and 0 <= grade <= largest_grade:
             return grade, str(answer["reason"])
-    return None
+        unreadable = UnreadableAnswer(
+            f"{chat.name}: an answer without a grade from 0 to {largest_grade}",
+            said=str(answer["grade"])[:100],
+        )
+    raise unreadable
 
 
 def _messages(query: str, document: str, largest_grade: int) -> list[dict[str, str]]:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from embed_ab import evalset as evalsets
-from embed_ab import label_file
 from embed_ab.errors import EvalsetError, InputError
-from embed_ab.label_file import Cells, Place, place_of, unescaped
+from embed_ab.labels import file as label_file
+from embed_ab.labels.file import IDENTITY, Cells, Place, place_of, unescaped
 from embed_ab.outputs import replace_file, write_text
 from embed_ab.readers import (
     GRADE_HINT,
@@ -112,6 +112,7 @@ class _Judgement:
     grade: int
     judge: str
     reason: str
+    identity: Mapping[str, str]
 
 
 def _judged(
@@ -162,8 +163,15 @@ def _judgement_of(line: int, cells: Cells, wrong: Callable[..., EvalsetError]) -
         raise wrong(
             f"grade {in_quotes(text)} is not a whole number from -30 to 30", hint=GRADE_HINT
         )
-    reason = "" if judge == HUMAN else unescaped(cells.get("reason", ""))
-    return _Judgement(line=line, grade=grade, judge=unescaped(judge), reason=reason)
+    is_llm = judge != HUMAN
+    identity = {c.removeprefix("llm_"): unescaped(cells.get(c, "").strip()) for c in IDENTITY}
+    return _Judgement(
+        line=line,
+        grade=grade,
+        judge=unescaped(judge),
+        reason=unescaped(cells.get("reason", "")) if is_llm else "",
+        identity={name: text for name, text in identity.items() if text and is_llm},
+    )
 
 
 def _recorded(sidecar: Path, qrels: str) -> dict[tuple[Place, int], set[str]]:
@@ -199,6 +207,7 @@ def _record(qrels: str, place: Place, judgement: _Judgement, today: str) -> dict
         "corpus-id": place[1],
         "grade": judgement.grade,
         "judge": judgement.judge,
+        **judgement.identity,
         "reason": judgement.reason,
         "date": today,
     }
