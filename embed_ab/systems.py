@@ -47,12 +47,16 @@ OnProgress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """What the settings say about one side beyond its name; None = the model's own prompt."""
+    """What the settings say about one side beyond its name; None = the model's own prompt.
+
+    trust_remote_code, allow_pickle: the systems, as written, that may; of both sides, for a model
+        that stands on both is the same one.
+    """
 
     query_prompt: str | None = None
     document_prompt: str | None = None
-    trust_remote_code: bool = False
-    allow_pickle: bool = False
+    trust_remote_code: tuple[str, ...] = ()
+    allow_pickle: tuple[str, ...] = ()
     offline: bool = False
     price_per_million_tokens: float | None = None
     query_params: Mapping[str, Any] = field(default_factory=dict)
@@ -68,30 +72,36 @@ class Side:
         providers = [(leaf, PROVIDERS[leaf.provider]) for leaf in spec.leaves]
         models = [leaf for leaf, provider in providers if provider.is_model]
         served = [leaf for leaf, provider in providers if provider.is_served]
-        run_here = [leaf for leaf in models if leaf not in served]
-        run_here += [leaf for leaf in spec.leaves if leaf.provider == "ce"]
         flags = {
             "query-prompt": (self.query_prompt is not None, models),
             "doc-prompt": (self.document_prompt is not None, models),
-            "trust-remote-code": (self.trust_remote_code, run_here),
-            "allow-pickle": (self.allow_pickle, run_here),
             "query-params": (bool(self.query_params), served),
             "doc-params": (bool(self.document_params), served),
             "price-per-million-tokens": (self.price_per_million_tokens is not None, models),
         }
         for flag, (is_given, meant) in flags.items():
-            if is_given and not meant:
-                raise InputError(
-                    f"--{label.lower()}-{flag} has no meaning for {spec}",
-                    hint="Leave it out, or compare a model: st:NAME, ollama:NAME or openai:NAME.",
-                )
-            if is_given and len(meant) > 1 and meant is not run_here:
-                raise InputError(
-                    f"--{label.lower()}-{flag} is for one model, and {spec} has {len(meant)}: "
-                    f"{' and '.join(map(str, meant))}",
-                    hint="Leave it out, so that each keeps its own; or write the rankings of one "
-                    "with --runs DIR, and name that file here as run:FILE.",
-                )
+            if is_given:
+                _refuse(spec, f"--{label.lower()}-{flag}", meant)
+
+
+def refuse_permission(spec: SystemSpec, flag: str) -> None:
+    """Raise InputError where a permission that was given does not name one model."""
+    _refuse(spec, flag, spec.permitted)
+
+
+def _refuse(spec: SystemSpec, flag: str, meant: Sequence[SystemSpec]) -> None:
+    if not meant:
+        raise InputError(
+            f"{flag} has no meaning for {spec}",
+            hint="Leave it out, or compare a model: st:NAME, ollama:NAME or openai:NAME.",
+        )
+    if len(meant) > 1:
+        raise InputError(
+            f"{flag} is for one model, and {spec} has {len(meant)}: "
+            f"{' and '.join(map(str, meant))}",
+            hint="Leave it out, so that each keeps its own; or write the rankings of one "
+            "with --runs DIR, and name that file here as run:FILE.",
+        )
 
 
 def _mock(spec: SystemSpec, side: Side) -> Embedder:
@@ -106,8 +116,8 @@ def _run_here(spec: SystemSpec, side: Side) -> dict[str, Any]:
         "max_length": spec.number("max_length"),
         "device": spec.options.get("device"),
         "dtype": spec.options.get("dtype"),
-        "trust_remote_code": side.trust_remote_code,
-        "allow_pickle": side.allow_pickle,
+        "trust_remote_code": str(spec) in side.trust_remote_code,
+        "allow_pickle": str(spec) in side.allow_pickle,
         "offline": side.offline,
     } | ({"batch_size": batch_size} if batch_size else {})
 

@@ -16,7 +16,7 @@ from embed_ab.evalset import load
 from embed_ab.providers.cache import VectorStore
 from embed_ab.settings import resolve
 from embed_ab.system_spec import SystemSpec
-from embed_ab.systems import Retrieved, Side, retrieve
+from embed_ab.systems import EMBEDDERS, RERANKERS, Retrieved, Side, retrieve
 
 DOCUMENTS = {
     "d1": "the pump starts by hand",
@@ -222,17 +222,61 @@ def test_a_server_that_fails_is_named_with_the_query(
     assert "http:reranker: query 'q" in capsys.readouterr().err
 
 
-def test_a_permission_goes_to_every_model_inside_and_a_prompt_to_the_first_stage() -> None:
-    spec = SystemSpec.parse("rerank(st:a/b, ce:c/d)")
+@pytest.mark.parametrize(
+    ("system", "reached"),
+    [
+        ("st:a/b,dim=256", ["st:a/b,dim=256"]),
+        ("rrf(st:a/b, bm25:auto)", ["st:a/b"]),
+        ("rerank(st:a/b, none)", ["st:a/b"]),
+        ("rerank(st:a/b, http:x)", ["st:a/b"]),
+        ("rerank(st:a/b, ce:c/d)", ["ce:c/d"]),
+        ("rerank(rrf(st:a/b, st:e/f), ce:c/d)", ["ce:c/d"]),
+        ("rrf(st:a/b, st:e/f)", ["st:a/b", "st:e/f"]),
+        ("rrf(rerank(st:a/b, ce:c/d), bm25:auto)", ["st:a/b", "ce:c/d"]),
+        ("rerank(bm25:auto, http:x)", []),
+    ],
+)
+def test_a_permission_is_for_one_model(system: str, reached: list[str]) -> None:
+    """The reranker of a reranked system, else the only one; two or none are refused."""
+    given = {"model-a": "bm25:auto", "model-b": system, "b-trust-remote-code": True}
+    settings = resolve(given, config=None)
 
-    Side(trust_remote_code=True, allow_pickle=True, query_prompt="query: ").refuse_for(spec, "B")
+    assert [str(spec) for spec in SystemSpec.parse(system).permitted] == reached
+    if len(reached) == 1:
+        settings.check_sides()
+        assert settings.side("B").trust_remote_code == tuple(reached)
+        return
+    said = "is for one model, and" if reached else "has no meaning for"
+    with pytest.raises(InputError, match=f"--b-trust-remote-code {said}"):
+        settings.check_sides()
+    assert settings.side("B").trust_remote_code == ()
 
 
-def test_a_permission_needs_a_model_that_runs_here() -> None:
-    spec = SystemSpec.parse("rerank(bm25:auto, http:x)")
+@pytest.mark.parametrize(
+    ("flags", "trusted"),
+    [
+        ({"a-trust-remote-code": True}, (True, False)),
+        ({"b-trust-remote-code": True}, (False, True)),
+        ({"a-trust-remote-code": True, "b-trust-remote-code": True}, (True, True)),
+        ({"b-allow-pickle": True}, (False, False)),
+    ],
+)
+def test_the_permission_of_a_reranker_does_not_reach_the_first_stage(
+    flags: dict[str, Any], trusted: tuple[bool, bool]
+) -> None:
+    """A is the first stage as it is, B the reranker; both sides treat the first stage alike."""
+    found = reranking("st:a/b", "none", "ce:c/d", 50, flags)
+    settings = for_one_first_stage(resolve(found | flags, config=None))
+    sides = settings.side("A"), settings.side("B")
+    first, reranker = SystemSpec.parse("st:a/b"), SystemSpec.parse_reranker("ce:c/d")
 
-    with pytest.raises(InputError, match="--b-trust-remote-code has no meaning for rerank"):
-        Side(trust_remote_code=True).refuse_for(spec, "B")
+    settings.check_sides()
+
+    assert sides[0] == sides[1]
+    assert (
+        EMBEDDERS["st"](first, sides[1]).trust_remote_code,  # type: ignore[attr-defined]
+        RERANKERS["ce"](reranker, sides[1]).trust_remote_code,  # type: ignore[attr-defined]
+    ) == trusted
 
 
 def test_both_sides_are_the_first_stage_in_another_order() -> None:
