@@ -438,7 +438,10 @@ class Settings(BaseModel):
                 if getattr(self, flag.replace("-", "_")):
                     refuse_permission(spec, f"--{flag}")
         is_served = any(
-            PROVIDERS[leaf.provider].is_served for spec in given.values() for leaf in spec.leaves
+            # A reranker's server is asked, too; one that cannot obey says so itself.
+            PROVIDERS[leaf.provider].is_served or leaf.provider == "http"
+            for spec in given.values()
+            for leaf in spec.leaves
         )
         if given and not self.truncate and not is_served:
             raise InputError(

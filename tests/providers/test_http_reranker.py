@@ -42,7 +42,9 @@ def test_the_two_forms_of_a_request() -> None:
         reranker(tei.url, shape="tei", truncate=False).score("q", ["a", "b"])
 
     assert jina.bodies == [{"model": "reranker", "query": "q", "documents": ["a", "b"], "top_n": 2}]
-    assert tei.bodies == [{"query": "q", "texts": ["a", "b"], "truncate": False}]
+    assert tei.bodies == [
+        {"query": "q", "texts": ["a", "b"], "truncate": False, "raw_scores": True}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -139,6 +141,27 @@ def test_an_answer_without_a_list_of_scores_is_an_error(content: str) -> None:
 def test_a_wrong_address_or_key_is_told_at_once(environ: dict[str, str], said: str) -> None:
     with pytest.raises(InputError, match=re.escape(said)):
         HttpReranker("m", environ)
+
+
+def test_only_the_form_of_tei_can_be_told_not_to_shorten() -> None:
+    reranker("h:1", shape="tei", truncate=False)
+
+    with pytest.raises(InputError, match="--no-truncate cannot be kept by http:reranker"):
+        reranker("h:1", truncate=False)
+
+
+@pytest.mark.parametrize(
+    ("shape", "truncate", "told"),
+    [
+        ("jina", True, "left to the server, which does not tell"),
+        ("tei", True, "shortened by the server, which does not tell"),
+        ("tei", False, "refused"),
+    ],
+)
+def test_what_becomes_of_long_pairs_is_told(shape: str, truncate: bool, told: str) -> None:
+    found = reranker("h:1", shape=shape, truncate=truncate).facts()
+
+    assert found.details["pairs too long"] == told
 
 
 def test_another_form_is_refused() -> None:
