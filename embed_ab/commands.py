@@ -42,7 +42,7 @@ from embed_ab.matrix import LABELS, Matrix, compare_all
 from embed_ab.matrix import redacted as redacted_matrix
 from embed_ab.metrics import Metric
 from embed_ab.origin import System
-from embed_ab.providers.base import Embedder, Role
+from embed_ab.providers.base import Role
 from embed_ab.providers.cache import StoreInfo, VectorStore, cache_folder, clear_store
 from embed_ab.records import is_blank
 from embed_ab.result import Comparison, Measured, Wait, redacted
@@ -309,15 +309,15 @@ def _retrieve_all(
     seconds: dict[str, float] = {}
     retrieved: dict[str, systems.Retrieved] = {}
     shared: dict[str, systems.Retrieved] = {}
-    contacted: dict[str, Embedder] = {}
+    ready = systems.Ready()
     for label, spec in specs.items():
-        systems.check(spec, sides[label])
+        systems.check(spec, sides[label], evalset, ready)
     needs_store = any(map(systems.embeds, specs.values()))
     folder = cache_folder(os.environ) if settings.cache and needs_store else None
     with closing(VectorStore.open(folder)) as store:
         for label, spec in specs.items():
             # A server that is down is said before a model here has worked for an hour.
-            systems.contact(spec, sides[label], evalset, store, contacted)
+            systems.contact(spec, sides[label], evalset, store, ready)
         for label, spec in specs.items():
             started = time.perf_counter()
             retrieved[label] = systems.retrieve(
@@ -329,7 +329,7 @@ def _retrieve_all(
                 on_progress,
                 min_grade=options.min_grade,
                 shared=shared,
-                contacted=contacted,
+                ready=ready,
             )
             seconds[label] = time.perf_counter() - started
     return retrieved, seconds

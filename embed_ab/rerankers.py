@@ -6,7 +6,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +13,8 @@ from numpy.typing import NDArray
 from embed_ab.errors import EmbedAbError, ProviderError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import Origin
-from embed_ab.providers import score_file
-from embed_ab.providers.base import Reranker, Scored
+from embed_ab.providers.base import PLAIN_TEXT, Reranker, Scored
+from embed_ab.providers.score_file import ScoreFile
 from embed_ab.providers.threads import outcomes
 from embed_ab.records import is_blank
 from embed_ab.rerank import differing, reorder
@@ -41,14 +40,32 @@ def by_none(name: str, candidates: Run) -> Reranked:
     return Reranked(run=candidates, origin=Origin(system=name))
 
 
-def by_file(name: str, path: Path, evalset: Evalset, candidates: Run) -> Reranked:
+def by_file(name: str, file: ScoreFile, evalset: Evalset, candidates: Run) -> Reranked:
     """Return the candidates in the order of a file's scores. Raises: InputError."""
-    file = score_file.read(path, evalset.query_ids, evalset.document_ids)
     scores = file.of(candidates, evalset.query_ids, evalset.document_ids)
     return Reranked(
         run=_reordered(name, evalset, candidates, scores),
         origin=Origin(system=name, revision=file.digest),
     )
+
+
+def contact(name: str, reranker: Reranker) -> None:
+    """Have a reranker score a pair of short texts, so that what it lacks is said at the start.
+
+    Raises: InputError; ProviderError, also for a score that is none.
+    """
+    reranker.facts()
+    try:
+        scores = reranker.score(PLAIN_TEXT, [PLAIN_TEXT]).scores
+    except ProviderError as error:
+        raise ProviderError(
+            f"{name}: {error.unquoted}", hint=error.hint, said=error.said
+        ) from error
+    if scores.shape != (1,) or not np.isfinite(scores).all():
+        raise ProviderError(
+            f"{name}: what came back for a short query and document is no finite score",
+            hint="Check that this is a model for reranking.",
+        )
 
 
 def by_model(

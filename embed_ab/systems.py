@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from embed_ab import bm25, fusion, parity, quantise, rerankers, search
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import Origin, System, Truncation
-from embed_ab.providers import mock, ollama, vectors
+from embed_ab.providers import mock, ollama, score_file, vectors
 from embed_ab.providers.base import (
     Embedder,
     ModelFacts,
@@ -34,6 +33,7 @@ from embed_ab.providers.http_reranker import HttpReranker
 from embed_ab.providers.measure import batch_cosine, query_seconds
 from embed_ab.providers.openai import BATCH_SIZE, OpenAIEmbedder
 from embed_ab.providers.prompts import expected_prompts, missing_prompt
+from embed_ab.providers.score_file import ScoreFile
 from embed_ab.providers.sentence_transformer import POOLINGS, SentenceTransformerEmbedder
 from embed_ab.records import is_blank
 from embed_ab.rerankers import Reranked
@@ -198,28 +198,52 @@ RERANKERS: dict[str, Callable[[SystemSpec, Side], Reranker]] = {
 """How to make a reranker that reads texts; `none` and given scores read none."""
 
 
-def check(spec: SystemSpec, side: Side) -> None:
-    """Raise InputError for what cannot be had, before another system costs time."""
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """What was made and asked before anything is ranked: embedders of servers, and rerankers.
+
+    embedders: by system and side. rerankers, scores: by system, as written; what else is said of
+        them is the same for both sides. answered: those of the rerankers that have.
+    """
+
+    embedders: dict[str, Embedder] = field(default_factory=dict)
+    rerankers: dict[str, Reranker] = field(default_factory=dict)
+    scores: dict[str, ScoreFile] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+
+
+def check(spec: SystemSpec, side: Side, evalset: Evalset, ready: Ready) -> None:
+    """Make rerankers and read their scores, before another system costs time.
+
+    ready: takes them in, for `contact` and `retrieve`; nothing is loaded or asked yet.
+    Raises: InputError for what cannot be had.
+    """
     for leaf in spec.leaves:
+        name = str(leaf)
         if leaf.provider in RERANKERS:
-            RERANKERS[leaf.provider](leaf, side)
+            if name not in ready.rerankers:
+                ready.rerankers[name] = RERANKERS[leaf.provider](leaf, side)
         elif PROVIDERS[leaf.provider].reads_file and not vectors.path_of(leaf.name).exists():
             raise InputError(
                 f"{leaf}: no such file or folder", hint="Check the path after the colon."
             )
+        elif leaf.provider == "scores" and name not in ready.scores:
+            path = vectors.path_of(leaf.name)
+            ready.scores[name] = score_file.read(path, evalset.query_ids, evalset.document_ids)
 
 
 def reordered(
-    spec: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
+    spec: SystemSpec, evalset: Evalset, candidates: Run, ready: Ready, on_progress: OnProgress
 ) -> Reranked:
     """Return the candidates in the order of a reranker. Raises: InputError, ProviderError."""
+    name = str(spec)
     if spec.provider == "none":
-        return rerankers.by_none(str(spec), candidates)
+        return rerankers.by_none(name, candidates)
     if spec.provider == "scores":
-        return rerankers.by_file(str(spec), vectors.path_of(spec.name), evalset, candidates)
+        return rerankers.by_file(name, ready.scores[name], evalset, candidates)
     return rerankers.by_model(
-        str(spec),
-        RERANKERS[spec.provider](spec, side),
+        name,
+        ready.rerankers[name],
         evalset,
         candidates,
         on_progress,
@@ -259,17 +283,19 @@ def retrieve(
     *,
     min_grade: int = 1,
     shared: dict[str, Retrieved] | None = None,
-    contacted: Mapping[str, Embedder] = MappingProxyType({}),
+    ready: Ready | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Retrieved:
     """Rank the documents of the set for every query, `depth` deep.
 
     shared: constituents retrieved so far, also for other systems of this set; takes in new ones,
         but none of those inside a constituent, whose texts would be counted twice.
-    contacted: embedders of servers, as `contact` left them.
+    ready: what `check` and `contact` made; None makes it now.
     Raises: InputError, ProviderError.
     """
     depth = min(depth, len(evalset.document_ids))
+    if ready is None:
+        check(spec, side, evalset, ready := Ready())
     if spec.systems:
         found = {} if shared is None else shared  # what stands twice is retrieved once
 
@@ -284,12 +310,12 @@ def retrieve(
                     store,
                     on_progress,
                     min_grade=min_grade,
-                    contacted=contacted,
+                    ready=ready,
                     clock=clock,
                 )
             return found[key]
 
-        return _joined(spec, side, evalset, depth, constituent, on_progress)
+        return _joined(spec, evalset, depth, constituent, ready, on_progress)
     provider = PROVIDERS[spec.provider]
     present = np.flatnonzero(~evalset.is_empty)
     if spec.provider == "vectors":
@@ -308,7 +334,7 @@ def retrieve(
         nothing = np.zeros(len(evalset.document_ids), dtype=np.bool_)
         return Retrieved(system=System(run=run, origin=Origin(system=str(spec)), is_cut=nothing))
 
-    embedder = contacted.get(f"{spec} {side}") or EMBEDDERS[spec.provider](spec, side)
+    embedder = ready.embedders.get(f"{spec} {side}") or EMBEDDERS[spec.provider](spec, side)
     before = _probe(embedder, store) if provider.is_model else None
 
     def vectors_of(
@@ -366,17 +392,22 @@ def contact(
     side: Side,
     evalset: Evalset,
     store: VectorStore,
-    contacted: dict[str, Embedder],
+    ready: Ready,
 ) -> None:
     """Ask the servers of a system for a first vector, where the store does not have them all.
 
-    contacted: takes in the embedders, for `retrieve`: a server that has answered is trusted more.
-    Raises: ProviderError for one that is down or lacks the model.
+    And its rerankers for a first score: models are loaded, for a head may be missing.
+    ready: as `check` left it; takes in the embedders, for `retrieve`: a server that has answered is
+        trusted more.
+    Raises: InputError, ProviderError for a server that is down or a model that is not there.
     """
     for leaf in spec.leaves:
+        if (name := str(leaf)) in ready.rerankers and name not in ready.answered:
+            rerankers.contact(name, ready.rerankers[name])
+            ready.answered.add(name)
         if not PROVIDERS[leaf.provider].is_served or leaf.provider not in EMBEDDERS:
             continue
-        embedder = contacted[f"{leaf} {side}"] = EMBEDDERS[leaf.provider](leaf, side)
+        embedder = ready.embedders[f"{leaf} {side}"] = EMBEDDERS[leaf.provider](leaf, side)
         facts = store.facts(embedder.fingerprint, embedder.prompts)
         if facts is None:
             known_facts(embedder, store)
@@ -399,10 +430,10 @@ def contact(
 
 def _joined(
     spec: SystemSpec,
-    side: Side,
     evalset: Evalset,
     depth: int,
     constituent: Callable[[SystemSpec, int], Retrieved],
+    ready: Ready,
     on_progress: OnProgress,
 ) -> Retrieved:
     """Rank by what other systems rank: a hybrid of them, or one of them reordered."""
@@ -411,7 +442,7 @@ def _joined(
     runs = [part.system.run for part in parts]
     if spec.reranker is not None:
         candidates = runs[0].cut(at)
-        reranked = reordered(spec.reranker, side, evalset, candidates, on_progress)
+        reranked = reordered(spec.reranker, evalset, candidates, ready, on_progress)
         how = {"reranked": f"the first {at:,} documents, by {spec.reranker}"}
         if spec.reranker.provider != "none":
             parts.append(Retrieved(system=System(run=reranked.run, origin=reranked.origin)))

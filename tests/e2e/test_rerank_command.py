@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_reranker import FakeReranker, fake_score
+from fake_reranker import FakeReranker, edit_results, fake_score
 
+from embed_ab import commands
 from embed_ab.cli import main
 from embed_ab.commands import for_one_first_stage, reranking
-from embed_ab.errors import InputError
+from embed_ab.errors import EvalsetError, InputError, ProviderError
 from embed_ab.evalset import load
+from embed_ab.providers.base import PLAIN_TEXT
 from embed_ab.providers.cache import VectorStore
 from embed_ab.settings import resolve
 from embed_ab.system_spec import SystemSpec
@@ -161,7 +163,8 @@ def test_a_reranker_behind_a_server(
     for query, ranked in shown.items():
         scores = {d: fake_score(QUERIES[query], text) for d, text in DOCUMENTS.items()}
         assert ranked == sorted(scores, key=lambda d: (-scores[d], d))
-    assert sorted(body["query"] for body in server.bodies) == sorted(QUERIES.values())
+    asked = [body["query"] for body in server.bodies]
+    assert (asked[0], sorted(asked[1:])) == (PLAIN_TEXT, sorted(QUERIES.values()))
     assert found["measured"]["rerank_ms"]["B"]["n"] == 4
 
 
@@ -214,12 +217,84 @@ def test_a_candidate_without_a_score_ends_the_run(
 def test_a_server_that_fails_is_named_with_the_query(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with FakeReranker(models=("other",)) as server:
+    with FakeReranker() as server:
+        # The first answer is to the text that every server gets, before anything is ranked.
+        server.script.extend([edit_results(lambda results: None), edit_results(list.clear)])
         monkeypatch.setenv("RERANK_BASE_URL", server.url)
         code, _ = run(folder, "--first-stage", "mock:word", "-b", "http:reranker")
 
     assert code == 3
-    assert "http:reranker: query 'q" in capsys.readouterr().err
+    assert "http:reranker: query 'q1': model 'reranker'" in capsys.readouterr().err
+
+
+def ranked(folder: Path, verb: str, reranker: str) -> list[tuple[Any, ...]]:
+    """Compare a first stage that embeds with its reranked form; return the progress it made."""
+    seen: list[tuple[Any, ...]] = []
+    reranked = f"rerank(mock:word, {reranker}; depth=2)"
+    given: dict[str, Any] = {"eval-path": str(folder), "no-positive": "exclude"}
+    given["out"] = str(folder.parent / "out")
+
+    def on_progress(*what: Any) -> None:
+        seen.append(what)
+
+    try:
+        if verb == "matrix":
+            named = ["mock:word", f"rrf({reranked}, bm25:auto)"]
+            commands.matrix(resolve(given, config=None), named, on_progress=on_progress)
+        else:
+            pair = (
+                reranking("mock:word", "none", reranker, 2, {})
+                if verb == "rerank"
+                else {"model-a": "mock:word", "model-b": reranked}
+            )
+            commands.compare(resolve(given | pair, config=None), on_progress=on_progress)
+    except (InputError, ProviderError) as error:
+        seen.append((type(error), str(error)))
+    return seen
+
+
+@pytest.mark.parametrize("verb", ["rerank", "compare", "matrix"])
+def test_a_reranker_is_asked_before_anything_is_embedded(
+    folder: Path, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No progress is told before the error, and nothing but one pair of short texts is sent."""
+    scores = scores_of(folder, {"q1": {"elsewhere": 1.0}})
+    with FakeReranker(models=("other",)) as server:
+        monkeypatch.setenv("RERANK_BASE_URL", server.url)
+        [(kind, said)] = ranked(folder, verb, "http:reranker")
+        [(kind_of_file, said_of_file)] = ranked(folder, verb, scores)
+
+    assert (kind, kind_of_file) == (ProviderError, EvalsetError)
+    assert said.startswith("http:reranker: POST http://127.0.0.1:")
+    assert "answered 404" in said
+    assert "document 'elsewhere': the evaluation set has no such document" in said_of_file
+    assert [(b["query"], b["documents"]) for b in server.bodies] == [(PLAIN_TEXT, [PLAIN_TEXT])]
+
+
+def test_a_reranker_of_both_sides_is_asked_once_at_the_start(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = (f"rerank(mock:{of}, http:reranker; depth=2)" for of in ("word", "char3"))
+    words = ["-a", a, "-b", b, "--no-positive", "exclude", "--out", str(folder.parent / "out")]
+    with FakeReranker() as server:
+        monkeypatch.setenv("RERANK_BASE_URL", server.url)
+        assert main(["compare", str(folder), *words]) == 0
+
+    assert [body["query"] for body in server.bodies].count(PLAIN_TEXT) == 1
+
+
+def test_a_server_that_cannot_be_told_not_to_shorten_is_said_in_a_matrix_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RERANK_BASE_URL", "http://127.0.0.1:9")
+    system = "rerank(mock:word, http:x)"
+    aside = ["--no-positive", "exclude", "--no-truncate"]
+    for verb, pair in (
+        ("matrix", ["bm25:auto", system]),
+        ("compare", ["-a", "bm25:auto", "-b", system]),
+    ):
+        assert main([verb, str(folder), *pair, *aside]) == 2
+        assert "--no-truncate cannot be kept by http:x" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

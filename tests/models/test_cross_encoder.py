@@ -176,6 +176,32 @@ def test_half_precision_still_scores(encoder: Path) -> None:
     assert half.tolist() != full.tolist()
 
 
+@pytest.mark.parametrize(
+    ("config", "options", "code", "said"),
+    [
+        ({"num_labels": 3}, "", 3, "sorts pairs into 3 classes"),
+        ({}, ",max_length=999", 2, "is more than the 128 positions"),
+    ],
+)
+def test_a_model_that_cannot_rank_is_said_before_anything_is_embedded(
+    minilm: Path,
+    tmp_path: Path,
+    config: dict[str, Any],
+    options: str,
+    code: int,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = make_cross_encoder(tmp_path / "encoder", minilm, **config)
+    words = ["--first-stage", f"st:{minilm}", "-b", f"ce:{folder}{options}"]
+
+    assert main(["rerank", str(demo_folder("en")), *words, "--out", str(tmp_path / "out")]) == code
+
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert "documents" not in printed  # no progress of the first stage
+
+
 def test_a_real_first_stage_and_a_real_class_through_the_command_line(
     minilm: Path, encoder: Path, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from embed_ab import evalset
 from embed_ab.errors import ProviderError
 from embed_ab.providers.base import RerankerFacts, Scored
-from embed_ab.rerankers import by_model
+from embed_ab.rerankers import by_model, contact
 from embed_ab.runs import Run
 
 SET = evalset.from_records(
@@ -68,3 +68,13 @@ def test_a_score_that_is_none_is_named_by_a_candidate() -> None:
     """d0 has the same text as d2 and is no candidate."""
     with pytest.raises(ProviderError, match="query 'q0' and document 'd2' is NaN"):
         by_model("ce:x", ByText({"same": np.nan}), SET, candidates(2), lambda *_: None)
+
+
+@pytest.mark.parametrize("scores", [[np.nan], [0.1, 0.2], [[0.1, 0.2]]])
+def test_a_first_score_that_is_none_is_said_at_the_start(scores: list[object]) -> None:
+    class Odd(ByText):
+        def score(self, query: str, documents: Sequence[str]) -> Scored:
+            return Scored(np.array(scores))
+
+    with pytest.raises(ProviderError, match="ce:x: what came back for a short query"):
+        contact("ce:x", Odd({}))
