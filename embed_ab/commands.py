@@ -7,7 +7,7 @@ import os
 import platform
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -225,7 +225,10 @@ def reranking(
         return str(SystemSpec(provider="rerank", systems=(first,), reranker=by, options=options))
 
     found: dict[str, Any] = {"model-a": reordered(a), "model-b": reordered(str(b))}
-    for name in ("query-prompt", "doc-prompt", "query-params", "doc-params"):
+    for name in (
+        *("query-prompt", "doc-prompt", "query-params", "doc-params"),
+        "price-per-million-tokens",
+    ):
         if flags.get(f"b-{name}") is not None:
             raise InputError(
                 f"--b-{name} has no meaning for a reranker",
@@ -237,10 +240,14 @@ def reranking(
 def for_one_first_stage(settings: Settings) -> Settings:
     """Return the settings of a comparison whose sides reorder what one first stage found.
 
-    What is said of A's prompts and parameters, by flag or file, holds for both. Queries that have
-    nothing relevant are left out unless the settings say else: no order can be wrong on them.
+    What is said of A's prompts, parameters and price, by flag or file, holds for both. Queries
+    that have nothing relevant are left out unless the settings say else: no order can be wrong on
+    them.
     """
-    alike = ("query_prompt", "doc_prompt", "query_params", "doc_params")
+    alike = (
+        *("query_prompt", "doc_prompt", "query_params", "doc_params"),
+        "price_per_million_tokens",
+    )
     update: dict[str, Any] = {f"b_{name}": getattr(settings, f"a_{name}") for name in alike}
     if settings.no_positive is None:
         update["no_positive"] = "exclude"
@@ -352,8 +359,8 @@ def _measured(
 ) -> Measured:
     embedded = {label: item for label, item in retrieved.items() if item.n_embedded}
 
-    def wait(query_seconds: Sequence[float]) -> Wait:
-        p50, p95 = np.percentile(query_seconds, [50, 95]).tolist()
+    def wait(query_seconds: Collection[float]) -> Wait:
+        p50, p95 = np.percentile(list(query_seconds), [50, 95]).tolist()
         return Wait(p50=round(1e3 * p50, 3), p95=round(1e3 * p95, 3), n=len(query_seconds))
 
     return Measured(
@@ -364,8 +371,10 @@ def _measured(
         tokens={k: i.n_tokens for k, i in embedded.items() if i.n_tokens is not None},
         price={k: i.price for k, i in embedded.items() if i.price is not None},
         embedding_seconds={label: round(item.seconds, 3) for label, item in embedded.items()},
-        query_ms={k: wait(i.query_seconds) for k, i in embedded.items() if i.query_seconds},
-        rerank_ms={k: wait(i.rerank_seconds) for k, i in retrieved.items() if i.rerank_seconds},
+        query_ms={k: wait(i.query_seconds) for k, i in retrieved.items() if i.query_seconds},
+        rerank_ms={
+            k: wait(i.rerank_seconds.values()) for k, i in retrieved.items() if i.rerank_seconds
+        },
     )
 
 

@@ -260,7 +260,8 @@ class Retrieved:
         loading of the model left out.
     price: of those tokens; None without tokens or a price.
     query_seconds: of some queries, each asked for alone; none where nothing was embedded.
-    rerank_seconds: of each query's candidates; none where nothing scored them now.
+    rerank_seconds: by query (row index), for all candidates of a query, while those of no other
+        were scored; none where nothing scored them now.
     """
 
     system: System
@@ -270,7 +271,7 @@ class Retrieved:
     seconds: float = 0.0
     price: float | None = None
     query_seconds: tuple[float, ...] = ()
-    rerank_seconds: tuple[float, ...] = ()
+    rerank_seconds: Mapping[int, float] = field(default_factory=dict)
 
 
 def retrieve(
@@ -288,8 +289,9 @@ def retrieve(
 ) -> Retrieved:
     """Rank the documents of the set for every query, `depth` deep.
 
-    shared: constituents retrieved so far, also for other systems of this set; takes in new ones,
-        but none of those inside a constituent, whose texts would be counted twice.
+    shared: constituents retrieved so far for other systems of this set, whose work is theirs;
+        takes in new ones, but none of those inside a constituent, whose texts would be counted
+        twice.
     ready: what `check` and `contact` made; None makes it now.
     Raises: InputError, ProviderError.
     """
@@ -297,7 +299,8 @@ def retrieve(
     if ready is None:
         check(spec, side, evalset, ready := Ready())
     if spec.systems:
-        found = {} if shared is None else shared  # what stands twice is retrieved once
+        # What stands twice is retrieved once, and what another system did is no work of this one.
+        found = {key: _counted_before(part) for key, part in (shared or {}).items()}
 
         def constituent(part: SystemSpec, depth: int) -> Retrieved:
             key = f"{depth} {part} {side}"
@@ -315,7 +318,10 @@ def retrieve(
                 )
             return found[key]
 
-        return _joined(spec, evalset, depth, constituent, ready, on_progress)
+        made = _joined(spec, evalset, depth, constituent, ready, on_progress)
+        if shared is not None:
+            shared.update(found)
+        return made
     provider = PROVIDERS[spec.provider]
     present = np.flatnonzero(~evalset.is_empty)
     if spec.provider == "vectors":
@@ -428,6 +434,18 @@ def contact(
             embedder.facts()
 
 
+def _counted_before(part: Retrieved) -> Retrieved:
+    """A constituent for one more system: its texts were embedded, and are paid for, already."""
+    return replace(
+        part,
+        n_embedded=0,
+        n_cached=part.n_embedded + part.n_cached,
+        n_tokens=None,
+        seconds=0.0,
+        price=None,
+    )
+
+
 def _joined(
     spec: SystemSpec,
     evalset: Evalset,
@@ -445,13 +463,10 @@ def _joined(
         reranked = reordered(spec.reranker, evalset, candidates, ready, on_progress)
         how = {"reranked": f"the first {at:,} documents, by {spec.reranker}"}
         if spec.reranker.provider != "none":
-            parts.append(Retrieved(system=System(run=reranked.run, origin=reranked.origin)))
+            by = System(run=reranked.run, origin=reranked.origin)
+            parts.append(Retrieved(system=by, rerank_seconds=reranked.seconds))
         made = _of_parts(spec, replace(reranked.run, name=str(spec)).cut(depth), how, parts)
-        return replace(
-            made,
-            system=replace(made.system, candidates=candidates),
-            rerank_seconds=reranked.seconds,
-        )
+        return replace(made, system=replace(made.system, candidates=candidates))
     if spec.provider == "rrf":
         k = spec.number("k") or fusion.K
         how = {"joined by": f"1 / ({k} + rank), of the first {at:,} documents of each"}
@@ -498,6 +513,8 @@ def _of_parts(
     tokens = [part.n_tokens for part in embedding]
     prices = [part.price for part in embedding]
     waits = [part.query_seconds for part in distinct if part.n_embedded or part.n_cached]
+    scored = [part.rerank_seconds for part in distinct if part.rerank_seconds]
+    by_all = sorted(set(scored[0]).intersection(*scored[1:])) if scored else ()
     is_waited = waits and len({len(wait) for wait in waits}) == 1
     return Retrieved(
         system=System(run=run, origin=origin, parts=systems),
@@ -508,6 +525,7 @@ def _of_parts(
         price=sum(p for p in prices if p is not None) if prices and None not in prices else None,
         # Asked for one after the other; what came out of the store was not waited for.
         query_seconds=tuple(map(sum, zip(*waits, strict=True))) if is_waited else (),
+        rerank_seconds={query: sum(of[query] for of in scored) for query in by_all},
     )
 
 

@@ -78,14 +78,11 @@ class HttpReranker:
     def score(self, query: str, documents: Sequence[str]) -> Scored:
         """Scores of one query with each document, in requests of at most `batch_size`."""
         size = self.batch_size or BATCH_SIZES[self.shape]
-        return Scored(
-            np.concatenate(
-                [
-                    self._scores(query, documents[start : start + size])
-                    for start in range(0, len(documents), size)
-                ]
-            )
-        )
+        found = [
+            self._scores(query, documents[start : start + size])
+            for start in range(0, len(documents), size)
+        ]
+        return _joined(found)
 
     @cached_property
     def _url(self) -> httpx.URL:
@@ -118,17 +115,17 @@ class HttpReranker:
             list_name="results",
         )
 
-    def _scores(self, query: str, documents: Sequence[str]) -> NDArray[np.float64]:
+    def _scores(self, query: str, documents: Sequence[str]) -> Scored:
         """Scores of one request, or of two halves where the server refuses it as too large."""
         try:
-            reply = self._server.post("/rerank", self._body(query, documents))
+            reply, seconds = self._server.post_timed("/rerank", self._body(query, documents))
         except RequestRefused as error:
             if not error.may_be_size or len(documents) == 1:
                 raise
             middle = (len(documents) + 1) // 2
             halves = documents[:middle], documents[middle:]
-            return np.concatenate([self._scores(query, half) for half in halves])
-        return self._read(reply, len(documents))
+            return _joined([self._scores(query, half) for half in halves])
+        return Scored(self._read(reply, len(documents)), seconds=seconds)
 
     def _body(self, query: str, documents: Sequence[str]) -> dict[str, Any]:
         if self.shape == "tei":
@@ -178,6 +175,12 @@ class HttpReranker:
                 hint="A server must score every document that it is sent.",
             )
         return scores
+
+
+def _joined(parts: Sequence[Scored]) -> Scored:
+    """The scores of requests that were sent one after the other."""
+    seconds = sum(part.seconds or 0.0 for part in parts)
+    return Scored(np.concatenate([part.scores for part in parts]), seconds=seconds)
 
 
 def _finite(value: object) -> float:

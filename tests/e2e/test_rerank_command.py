@@ -191,6 +191,10 @@ def test_two_rerankers_of_one_first_stage(folder: Path, first: str) -> None:
             ["--first-stage", "mock:word", "-b", "none", "--b-query-prompt", "q: "],
             "--b-query-prompt has no meaning for a reranker",
         ),
+        (
+            ["--first-stage", "mock:word", "-b", "none", "--b-price-per-million-tokens", "1"],
+            "--b-price-per-million-tokens has no meaning for a reranker",
+        ),
         (["--expect", "x"], "--expect is for --fixture"),
         (["--first-stage", "mock:word", "-b", "http:x"], "RERANK_BASE_URL is not set"),
         (["--first-stage", "mock:word", "-b", "http:x,shape=bge"], "shape=bge is not known"),
@@ -374,6 +378,16 @@ def test_prompts_of_the_settings_file_reach_both_first_stages(tmp_path: Path) ->
     settings = for_one_first_stage(resolve(flags, config=config))
 
     assert settings.side("A").query_prompt == settings.side("B").query_prompt == "query: "
+
+
+def test_the_price_of_the_first_stage_holds_for_both_so_that_it_is_embedded_once() -> None:
+    flags = {"a-price-per-million-tokens": "0.02"}
+    found = reranking("st:a/b", "none", "ce:c/d", 50, flags)
+
+    settings = for_one_first_stage(resolve(found | flags, config=None))
+
+    assert settings.side("A") == settings.side("B")
+    assert settings.side("B").price_per_million_tokens == 0.02
 
 
 def test_a_reranker_inside_a_hybrid_of_an_ordinary_comparison(folder: Path, first: str) -> None:

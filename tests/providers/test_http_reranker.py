@@ -76,6 +76,36 @@ def test_a_batch_that_is_refused_as_too_large_is_halved() -> None:
     assert scored.scores.tolist() == SCORES
 
 
+class Clock:
+    """Seconds that grow by one each time they are read."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("script", "batch_size", "seconds"),
+    [((), 4, 1.0), ((), 3, 2.0), ((status(429),), 4, 1.0)],
+    ids=["one request", "two requests", "a busy server"],
+)
+def test_the_seconds_are_those_of_the_requests_that_brought_the_answer(
+    script: tuple[Any, ...], batch_size: int, seconds: float
+) -> None:
+    """The clock is read when a try begins and when it ends, so that each takes a second."""
+    connect = partial(Server, sleep=lambda seconds: None, clock=Clock())
+    with FakeReranker() as server:
+        server.script.extend(script)
+        environ = {"RERANK_BASE_URL": server.url}
+        asked = HttpReranker("reranker", environ, batch_size=batch_size, connect=connect)
+        scored = asked.score(QUERY, DOCUMENTS)
+
+    assert scored.seconds == seconds
+
+
 def test_a_busy_server_is_asked_again() -> None:
     with FakeReranker() as server:
         server.script.append(status(429))
