@@ -7,7 +7,7 @@ import os
 import platform
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ from embed_ab.matrix import LABELS, Matrix, compare_all
 from embed_ab.matrix import redacted as redacted_matrix
 from embed_ab.metrics import Metric
 from embed_ab.origin import System
-from embed_ab.providers.base import Embedder, Role
+from embed_ab.providers.base import Role
 from embed_ab.providers.cache import StoreInfo, VectorStore, cache_folder, clear_store
 from embed_ab.records import is_blank
 from embed_ab.result import Comparison, Measured, Wait, redacted
@@ -226,7 +226,10 @@ def reranking(
         return str(SystemSpec(provider="rerank", systems=(first,), reranker=by, options=options))
 
     found: dict[str, Any] = {"model-a": reordered(a), "model-b": reordered(str(b))}
-    for name in ("query-prompt", "doc-prompt", "query-params", "doc-params"):
+    for name in (
+        *("query-prompt", "doc-prompt", "query-params", "doc-params"),
+        "price-per-million-tokens",
+    ):
         if flags.get(f"b-{name}") is not None:
             raise InputError(
                 f"--b-{name} has no meaning for a reranker",
@@ -238,10 +241,14 @@ def reranking(
 def for_one_first_stage(settings: Settings) -> Settings:
     """Return the settings of a comparison whose sides reorder what one first stage found.
 
-    What is said of A's prompts and parameters, by flag or file, holds for both. Queries that have
-    nothing relevant are left out unless the settings say else: no order can be wrong on them.
+    What is said of A's prompts, parameters and price, by flag or file, holds for both. Queries
+    that have nothing relevant are left out unless the settings say else: no order can be wrong on
+    them.
     """
-    alike = ("query_prompt", "doc_prompt", "query_params", "doc_params")
+    alike = (
+        *("query_prompt", "doc_prompt", "query_params", "doc_params"),
+        "price_per_million_tokens",
+    )
     update: dict[str, Any] = {f"b_{name}": getattr(settings, f"a_{name}") for name in alike}
     if settings.no_positive is None:
         update["no_positive"] = "exclude"
@@ -310,15 +317,15 @@ def _retrieve_all(
     seconds: dict[str, float] = {}
     retrieved: dict[str, systems.Retrieved] = {}
     shared: dict[str, systems.Retrieved] = {}
-    contacted: dict[str, Embedder] = {}
+    ready = systems.Ready()
     for label, spec in specs.items():
-        systems.check(spec, sides[label])
+        systems.check(spec, sides[label], evalset, ready)
     needs_store = any(map(systems.embeds, specs.values()))
     folder = cache_folder(os.environ) if settings.cache and needs_store else None
     with closing(VectorStore.open(folder)) as store:
         for label, spec in specs.items():
             # A server that is down is said before a model here has worked for an hour.
-            systems.contact(spec, sides[label], evalset, store, contacted)
+            systems.contact(spec, sides[label], evalset, store, ready)
         for label, spec in specs.items():
             started = time.perf_counter()
             retrieved[label] = systems.retrieve(
@@ -330,7 +337,7 @@ def _retrieve_all(
                 on_progress,
                 min_grade=options.min_grade,
                 shared=shared,
-                contacted=contacted,
+                ready=ready,
             )
             seconds[label] = time.perf_counter() - started
     return retrieved, seconds
@@ -353,8 +360,8 @@ def _measured(
 ) -> Measured:
     embedded = {label: item for label, item in retrieved.items() if item.n_embedded}
 
-    def wait(query_seconds: Sequence[float]) -> Wait:
-        p50, p95 = np.percentile(query_seconds, [50, 95]).tolist()
+    def wait(query_seconds: Collection[float]) -> Wait:
+        p50, p95 = np.percentile(list(query_seconds), [50, 95]).tolist()
         return Wait(p50=round(1e3 * p50, 3), p95=round(1e3 * p95, 3), n=len(query_seconds))
 
     return Measured(
@@ -365,8 +372,10 @@ def _measured(
         tokens={k: i.n_tokens for k, i in embedded.items() if i.n_tokens is not None},
         price={k: i.price for k, i in retrieved.items() if i.price is not None},
         embedding_seconds={label: round(item.seconds, 3) for label, item in embedded.items()},
-        query_ms={k: wait(i.query_seconds) for k, i in embedded.items() if i.query_seconds},
-        rerank_ms={k: wait(i.rerank_seconds) for k, i in retrieved.items() if i.rerank_seconds},
+        query_ms={k: wait(i.query_seconds) for k, i in retrieved.items() if i.query_seconds},
+        rerank_ms={
+            k: wait(i.rerank_seconds.values()) for k, i in retrieved.items() if i.rerank_seconds
+        },
     )
 
 

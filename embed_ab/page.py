@@ -287,10 +287,12 @@ def tradeoffs(comparison: Comparison) -> list[plots.Tradeoff]:
     """
     a, b = comparison.systems[:2]
     measured = comparison.measured
+    reranking = _of(measured, "rerank_ms")
     kinds: dict[str, Mapping[str, Any]] = {
         "bytes per vector": {s.label: s.bytes_per_vector for s in (a, b)},
-        "ms for one query, median": {
-            label: wait["p50"] for label, wait in _of(measured, "query_ms").items()
+        f"ms for one query{' and reranking' if reranking else ''}, median": {
+            label: wait["p50"] + (reranking[label]["p50"] if label in reranking else 0.0)
+            for label, wait in _of(measured, "query_ms").items()
         },
         # Not what a run paid that found its vectors in the store.
         "price of embedding": {k: price for k, price in _of(measured, "price").items() if price},

@@ -58,9 +58,10 @@ def cost_table(of: Sequence[SystemRecord], measured: Mapping[str, Any]) -> CostT
     """Return the table of what is known of systems' costs; None where nothing is.
 
     measured: as in `Measured`. Of mock vectors only the size: how long hashing takes says nothing
-    about a model.
+    about a model. A reranker is none of them, whatever it reorders.
     """
-    systems = [system for system in of if system.bytes_per_vector is not None]
+    reranking: Mapping[str, Wait] = measured.get("rerank_ms", {})
+    systems = [s for s in of if s.bytes_per_vector is not None or s.label in reranking]
     if not systems:
         return None
 
@@ -72,7 +73,7 @@ def cost_table(of: Sequence[SystemRecord], measured: Mapping[str, Any]) -> CostT
     is_new = any(n_embedded.get(s.label) and not s.is_mock for s in systems)
     # Who gave a price is told also that nothing was bought.
     is_priced = any(s.label in measured.get("price", {}) and not s.is_mock for s in systems)
-    is_full = all(s.bytes_per_vector == 4 * (s.dimension or 0) for s in systems)
+    is_full = all(s.bytes_per_vector in (None, 4 * (s.dimension or 0)) for s in systems)
     rows = {
         "dimensions": [formats.count(system.dimension) for system in systems],
         f"bytes per vector{' (float32)' if is_full else ''}": [
@@ -83,18 +84,24 @@ def cost_table(of: Sequence[SystemRecord], measured: Mapping[str, Any]) -> CostT
     if is_new or is_priced:
         rows |= {
             "texts embedded in this run": found("texts_embedded", formats.count),
-            "texts from the cache, not in what follows": found("texts_cached", formats.count),
+            "texts cached or shared, not in what follows": found("texts_cached", formats.count),
             "tokens": found("tokens", formats.count),
             "price": found("price", formats.amount),
             "seconds": found("embedding_seconds", formats.amount),
             "ms for one query, p50 / p95": found("query_ms", _wait),
         }
+    rows["ms to rerank one query, p50 / p95"] = [_wait(reranking.get(s.label)) for s in systems]
     waits = [w["n"] for w in measured.get("query_ms", {}).values()] if is_new else []
     notes = []
     if waits:
         notes.append(f"One query: {max(waits)} asked for one at a time, after the ranking.")
     if is_priced and not is_new:
         notes.append("Nothing was bought: all vectors came from the cache. --no-cache embeds anew.")
+    if reranking:
+        n = max(wait["n"] for wait in reranking.values())
+        notes.append(f"Reranking: all candidates of a query, {n:,} queries one at a time.")
+    if reranking and is_priced:
+        notes.append("Reranker not priced: the price is of embedding alone.")
     return CostTable(
         headings=("costs", *(system.label for system in systems)),
         rows=tuple((name, *cells) for name, cells in rows.items() if {*cells} != {formats.DASH}),
@@ -174,12 +181,6 @@ def ceiling_table(comparison: Comparison) -> CostTable | None:
     means_a, means_b = (system.means for system in comparison.systems[:2])
     n_lost, n = len(found.out_of_reach), comparison.evalset.n_evaluated
     lost = f"{n_lost:,} of {n:,} queries have none there, and no order helps them."
-    waits = comparison.measured.get("rerank_ms", {})
-    took = "".join(
-        f" Reordering those of one query took {label} {_wait(waits[label])} ms (p50 / p95)."
-        for label in ("A", "B")
-        if label in waits
-    )
     return CostTable(
         headings=("reranking", "A", "B", "best order", "of the way"),
         rows=tuple(
@@ -198,8 +199,7 @@ def ceiling_table(comparison: Comparison) -> CostTable | None:
         "are the candidates. They "
         f"hold {formats.percent(found.recall)} of a query's relevant documents; {lost} Of the "
         "way: (B − A) / (best order − A)"
-        + ("." if found.same_for_a else ", not shown: A orders other documents than B.")
-        + took,
+        + ("." if found.same_for_a else ", not shown: A orders other documents than B."),
     )
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +13,9 @@ from numpy.typing import NDArray
 from embed_ab.errors import EmbedAbError, ProviderError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import Origin
-from embed_ab.providers import score_file
-from embed_ab.providers.base import Reranker, Scored
+from embed_ab.providers.base import PLAIN_TEXT, Reranker, Scored
+from embed_ab.providers.measure import MAX_SECONDS, spread
+from embed_ab.providers.score_file import ScoreFile
 from embed_ab.providers.threads import outcomes
 from embed_ab.records import is_blank
 from embed_ab.rerank import differing, reorder
@@ -26,14 +26,15 @@ OnProgress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Reranked:
-    """A reranker's run, what to know about the reranker, and the seconds of each query it scored.
+    """A reranker's run, what to know about the reranker, and how long it took for a query.
 
     The origin is the reranker's alone: what it reordered has its own.
+    seconds: by query (row index), of those whose candidates were scored while no other's were.
     """
 
     run: Run
     origin: Origin
-    seconds: tuple[float, ...] = ()
+    seconds: Mapping[int, float] = field(default_factory=dict)
 
 
 def by_none(name: str, candidates: Run) -> Reranked:
@@ -41,14 +42,32 @@ def by_none(name: str, candidates: Run) -> Reranked:
     return Reranked(run=candidates, origin=Origin(system=name))
 
 
-def by_file(name: str, path: Path, evalset: Evalset, candidates: Run) -> Reranked:
+def by_file(name: str, file: ScoreFile, evalset: Evalset, candidates: Run) -> Reranked:
     """Return the candidates in the order of a file's scores. Raises: InputError."""
-    file = score_file.read(path, evalset.query_ids, evalset.document_ids)
     scores = file.of(candidates, evalset.query_ids, evalset.document_ids)
     return Reranked(
         run=_reordered(name, evalset, candidates, scores),
         origin=Origin(system=name, revision=file.digest),
     )
+
+
+def contact(name: str, reranker: Reranker) -> None:
+    """Have a reranker score a pair of short texts, so that what it lacks is said at the start.
+
+    Raises: InputError; ProviderError, also for a score that is none.
+    """
+    reranker.facts()
+    try:
+        scores = reranker.score(PLAIN_TEXT, [PLAIN_TEXT]).scores
+    except ProviderError as error:
+        raise ProviderError(
+            f"{name}: {error.unquoted}", hint=error.hint, said=error.said
+        ) from error
+    if scores.shape != (1,) or not np.isfinite(scores).all():
+        raise ProviderError(
+            f"{name}: what came back for a short query and document is no finite score",
+            hint="Check that this is a model for reranking.",
+        )
 
 
 def by_model(
@@ -64,47 +83,62 @@ def by_model(
 ) -> Reranked:
     """Return the candidates in the order of a model's scores; documents of one text tie.
 
-    Nothing is kept between runs: a score belongs to a pair, and each pair is asked for once.
+    Nothing is kept between runs: a score belongs to a pair, and each pair is asked for once. A
+    server that takes several queries at once gets the first ones, up to 20 spread over the set and
+    for up to 10 seconds, one at a time: the time of those at once is shared, and tells nothing.
     Raises: InputError; ProviderError that names the query.
     """
     facts = reranker.facts()
     scores = np.full(candidates.documents.shape, np.nan)
-    seconds: list[float] = []
-    n_pairs, n_cut = 0, 0
+    seconds: dict[int, float] = {}
+    n_done, n_pairs, n_cut = 0, 0, 0
     can_tell = True
     rows = np.flatnonzero((candidates.documents >= 0).any(axis=1)).tolist()
     what = f"{name}: queries"
 
-    def score(query: int) -> tuple[Scored, list[str], float]:
+    def score(query: int) -> tuple[Scored, list[str]]:
         found = candidates.documents[query]
         texts = [
             text
             for text in dict.fromkeys(evalset.document_texts[d] for d in found[found >= 0].tolist())
             if not is_blank(text)
         ]
-        started = clock()
         if not texts:
-            return Scored(np.empty(0), 0), texts, 0.0
+            return Scored(np.empty(0), 0), texts
         try:
-            scored = reranker.score(evalset.query_texts[query], texts)
+            return reranker.score(evalset.query_texts[query], texts), texts
         except ProviderError as error:
             raise ProviderError(
                 f"{name}: query '{evalset.query_ids[query]}': {error.unquoted}",
                 hint=error.hint,
                 said=error.said,
             ) from error
-        return scored, texts, clock() - started
 
     on_progress(what, 0, len(rows))
-    waiting = deque(rows)
+    is_alone = reranker.concurrency == 1
+    waiting = deque(rows if is_alone else spread(rows))
     failure: BaseException | None = None
-    n_threads = 0 if reranker.concurrency == 1 else reranker.concurrency
-    for query, outcome in outcomes(score, waiting, n_threads):
+
+    def answers() -> Iterator[tuple[int, tuple[Scored, list[str]] | BaseException]]:
+        nonlocal waiting
+        deadline = clock() + MAX_SECONDS
+        done: set[int] = set()
+        while waiting and (is_alone or clock() <= deadline):
+            query = waiting.popleft()
+            done.add(query)
+            scored, texts = score(query)
+            if scored.seconds is not None:
+                seconds[query] = scored.seconds
+            yield query, (scored, texts)
+        waiting = deque(query for query in rows if query not in done)
+        yield from outcomes(score, waiting, reranker.concurrency)
+
+    for query, outcome in answers():
         if isinstance(outcome, BaseException):
             failure = failure or outcome
             waiting.clear()
             continue
-        scored, texts, took = outcome
+        scored, texts = outcome
         documents = candidates.documents[query].tolist()
         _check(name, evalset, query, documents, texts, scored.scores)
         of_text = dict(zip(texts, scored.scores.tolist(), strict=True))
@@ -112,11 +146,11 @@ def by_model(
         for place, document in enumerate(documents):
             if document >= 0:
                 scores[query, place] = of_text.get(evalset.document_texts[document], last)
-        seconds.append(took)
+        n_done += 1
         n_pairs += len(texts)
         n_cut += scored.n_cut or 0
         can_tell = can_tell and scored.n_cut is not None
-        on_progress(what, len(seconds), len(rows))
+        on_progress(what, n_done, len(rows))
     if failure is not None:
         raise failure
     return Reranked(
@@ -130,7 +164,7 @@ def by_model(
             details=facts.details,
             cut_pairs=(n_cut, n_pairs) if can_tell and n_pairs else None,
         ),
-        seconds=tuple(seconds),
+        seconds=dict(sorted(seconds.items())),
     )
 
 

@@ -156,7 +156,8 @@ class Measured(TypedDict, total=False):
     """What varies from run to run; by label (A, B, BM25), and only where it is known.
 
     Tokens, price, time of embedding and wait are those of the texts embedded in this run; those
-    found in the store are only counted, and cost nothing.
+    found in the store, or embedded for a system before, are only counted, and cost nothing. No
+    price has reranking in it.
     """
 
     finished: str
@@ -170,7 +171,7 @@ class Measured(TypedDict, total=False):
     embedding_seconds: dict[str, float]
     query_ms: dict[str, Wait]
     rerank_ms: dict[str, Wait]
-    """All candidates of a query; those of several queries may be on their way at once."""
+    """All candidates of a query, by all rerankers of a system, while no other query was scored."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

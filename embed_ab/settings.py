@@ -37,7 +37,7 @@ from embed_ab.metrics import Metric
 from embed_ab.providers.addresses import is_secret_name
 from embed_ab.slices import MAX_FIELD_NAME, MAX_FIELDS
 from embed_ab.system_spec import FORMS, PROVIDERS, Normalisation, SystemSpec
-from embed_ab.systems import Side
+from embed_ab.systems import Side, refuse_permission
 
 CONFIG_NAME = ".embed-ab.yml"
 LISTS = ("slice", "gate", "ignore")
@@ -243,16 +243,28 @@ class Settings(BaseModel):
         {}, "JSON object put into each request of B's documents.", group="Models"
     )
     a_trust_remote_code: bool = _setting(
-        False, "Let A's model run its own code.", group="Models", not_in_file=True
+        False,
+        "Let A's model run its own code; of rerank(…) the reranker that runs here.",
+        group="Models",
+        not_in_file=True,
     )
     b_trust_remote_code: bool = _setting(
-        False, "Let B's model run its own code.", group="Models", not_in_file=True
+        False,
+        "Let B's model run its own code; of rerank(…) the reranker that runs here.",
+        group="Models",
+        not_in_file=True,
     )
     a_allow_pickle: bool = _setting(
-        False, "Let A load weights in pickle format.", group="Models", not_in_file=True
+        False,
+        "Let A's model load weights in pickle format; of rerank(…) the reranker that runs here.",
+        group="Models",
+        not_in_file=True,
     )
     b_allow_pickle: bool = _setting(
-        False, "Let B load weights in pickle format.", group="Models", not_in_file=True
+        False,
+        "Let B's model load weights in pickle format; of rerank(…) the reranker that runs here.",
+        group="Models",
+        not_in_file=True,
     )
     a_price_per_million_tokens: Price | None = _setting(
         None, "What a million tokens of A cost, in any currency.", group="Models", ge=0, le=1e9
@@ -394,8 +406,8 @@ class Settings(BaseModel):
         return Side(
             query_prompt=self.a_query_prompt if a else self.b_query_prompt,
             document_prompt=self.a_doc_prompt if a else self.b_doc_prompt,
-            trust_remote_code=self.a_trust_remote_code if a else self.b_trust_remote_code,
-            allow_pickle=self.a_allow_pickle if a else self.b_allow_pickle,
+            trust_remote_code=self._permitted("trust_remote_code"),
+            allow_pickle=self._permitted("allow_pickle"),
             offline=self.offline,
             price_per_million_tokens=self.a_price_per_million_tokens
             if a
@@ -406,14 +418,30 @@ class Settings(BaseModel):
             truncate=self.truncate,
         )
 
+    def _permitted(self, permission: str) -> tuple[str, ...]:
+        """The models that a permission of either side names."""
+        sides = {"a": self.model_a, "b": self.model_b}
+        return tuple(
+            str(spec.permitted[0])
+            for label, spec in sides.items()
+            if spec and getattr(self, f"{label}_{permission}") and len(spec.permitted) == 1
+        )
+
     def check_sides(self) -> None:
         """Raise InputError for what was said of a system, or of both, and has no meaning there."""
         specs = {"A": self.model_a, "B": self.model_b}
         given = {label: spec for label, spec in specs.items() if spec is not None}
         for label, spec in given.items():
             self.side(label).refuse_for(spec, label)
+            for permission in ("trust-remote-code", "allow-pickle"):
+                flag = f"{label.lower()}-{permission}"
+                if getattr(self, flag.replace("-", "_")):
+                    refuse_permission(spec, f"--{flag}")
         is_served = any(
-            PROVIDERS[leaf.provider].is_served for spec in given.values() for leaf in spec.leaves
+            # A reranker's server is asked, too; one that cannot obey says so itself.
+            PROVIDERS[leaf.provider].is_served or leaf.provider == "http"
+            for spec in given.values()
+            for leaf in spec.leaves
         )
         if given and not self.truncate and not is_served:
             raise InputError(

@@ -25,9 +25,10 @@ class Provider:
     """What can stand after `provider:`, and what has a meaning for it.
 
     `names` are all there are, () for any; `has_name` is False where none follows; `is_model` says
-    whether prompts and permissions have a meaning, `is_served` whether a server does the work;
-    `reads_file` whether the name is a place on this machine; `is_reranker` whether it only orders
-    what another system found.
+    whether prompts have a meaning, `is_served` whether a server does the work, `is_run_here`
+    whether a model is loaded here, so that permissions have a meaning; `reads_file` whether the
+    name is a place on this machine; `is_reranker` whether it only orders what another
+    system found.
     """
 
     options: tuple[str, ...] = ()
@@ -35,6 +36,7 @@ class Provider:
     has_name: bool = True
     is_model: bool = False
     is_served: bool = False
+    is_run_here: bool = False
     reads_file: bool = False
     is_reranker: bool = False
 
@@ -53,6 +55,7 @@ PROVIDERS: dict[str, Provider] = {
             "pooling",
         ),
         is_model=True,
+        is_run_here=True,
     ),
     "openai": Provider(
         options=("dimensions", *_OF_VECTORS, "batch_size"), is_model=True, is_served=True
@@ -65,7 +68,9 @@ PROVIDERS: dict[str, Provider] = {
     "vectors": Provider(options=_OF_VECTORS, reads_file=True),
     "run": Provider(reads_file=True),
     "ce": Provider(
-        options=("revision", "max_length", "device", "dtype", "batch_size"), is_reranker=True
+        options=("revision", "max_length", "device", "dtype", "batch_size"),
+        is_run_here=True,
+        is_reranker=True,
     ),
     "http": Provider(options=("shape", "batch_size"), is_reranker=True),
     "scores": Provider(reads_file=True, is_reranker=True),
@@ -133,6 +138,17 @@ class SystemSpec:
     def models(self) -> tuple[SystemSpec, ...]:
         """The leaves for which prompts have a meaning."""
         return tuple(leaf for leaf in self.leaves if PROVIDERS[leaf.provider].is_model)
+
+    @property
+    def permitted(self) -> tuple[SystemSpec, ...]:
+        """What a permission to run code can mean, which is for one model; several are a fault.
+
+        Of a reranked system the reranker, if it runs here: what it reorders is another system.
+        """
+        reranker = () if self.reranker is None else self.reranker.permitted
+        return reranker or tuple(
+            leaf for leaf in self.leaves if PROVIDERS[leaf.provider].is_run_here
+        )
 
     def _all_leaves(self) -> Iterator[SystemSpec]:
         if not self.systems:

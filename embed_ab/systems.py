@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from embed_ab import bm25, fusion, parity, quantise, rerankers, search
 from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import Origin, System, Truncation
-from embed_ab.providers import mock, ollama, vectors
+from embed_ab.providers import mock, ollama, score_file, vectors
 from embed_ab.providers.base import (
     Embedder,
     ModelFacts,
@@ -34,6 +33,7 @@ from embed_ab.providers.http_reranker import HttpReranker
 from embed_ab.providers.measure import batch_cosine, query_seconds
 from embed_ab.providers.openai import OpenAIEmbedder
 from embed_ab.providers.prompts import expected_prompts, missing_prompt
+from embed_ab.providers.score_file import ScoreFile
 from embed_ab.providers.sentence_transformer import POOLINGS, SentenceTransformerEmbedder
 from embed_ab.records import is_blank
 from embed_ab.rerankers import Reranked
@@ -47,12 +47,16 @@ OnProgress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """What the settings say about one side beyond its name; None = the model's own prompt."""
+    """What the settings say about one side beyond its name; None = the model's own prompt.
+
+    trust_remote_code, allow_pickle: the systems, as written, that may; of both sides, for a model
+        that stands on both is the same one.
+    """
 
     query_prompt: str | None = None
     document_prompt: str | None = None
-    trust_remote_code: bool = False
-    allow_pickle: bool = False
+    trust_remote_code: tuple[str, ...] = ()
+    allow_pickle: tuple[str, ...] = ()
     offline: bool = False
     price_per_million_tokens: float | None = None
     query_params: Mapping[str, Any] = field(default_factory=dict)
@@ -68,30 +72,36 @@ class Side:
         providers = [(leaf, PROVIDERS[leaf.provider]) for leaf in spec.leaves]
         models = [leaf for leaf, provider in providers if provider.is_model]
         served = [leaf for leaf, provider in providers if provider.is_served]
-        run_here = [leaf for leaf in models if leaf not in served]
-        run_here += [leaf for leaf in spec.leaves if leaf.provider == "ce"]
         flags = {
             "query-prompt": (self.query_prompt is not None, models),
             "doc-prompt": (self.document_prompt is not None, models),
-            "trust-remote-code": (self.trust_remote_code, run_here),
-            "allow-pickle": (self.allow_pickle, run_here),
             "query-params": (bool(self.query_params), served),
             "doc-params": (bool(self.document_params), served),
             "price-per-million-tokens": (self.price_per_million_tokens is not None, models),
         }
         for flag, (is_given, meant) in flags.items():
-            if is_given and not meant:
-                raise InputError(
-                    f"--{label.lower()}-{flag} has no meaning for {spec}",
-                    hint="Leave it out, or compare a model: st:NAME, ollama:NAME or openai:NAME.",
-                )
-            if is_given and len(meant) > 1 and meant is not run_here:
-                raise InputError(
-                    f"--{label.lower()}-{flag} is for one model, and {spec} has {len(meant)}: "
-                    f"{' and '.join(map(str, meant))}",
-                    hint="Leave it out, so that each keeps its own; or write the rankings of one "
-                    "with --runs DIR, and name that file here as run:FILE.",
-                )
+            if is_given:
+                _refuse(spec, f"--{label.lower()}-{flag}", meant)
+
+
+def refuse_permission(spec: SystemSpec, flag: str) -> None:
+    """Raise InputError where a permission that was given does not name one model."""
+    _refuse(spec, flag, spec.permitted)
+
+
+def _refuse(spec: SystemSpec, flag: str, meant: Sequence[SystemSpec]) -> None:
+    if not meant:
+        raise InputError(
+            f"{flag} has no meaning for {spec}",
+            hint="Leave it out, or compare a model: st:NAME, ollama:NAME or openai:NAME.",
+        )
+    if len(meant) > 1:
+        raise InputError(
+            f"{flag} is for one model, and {spec} has {len(meant)}: "
+            f"{' and '.join(map(str, meant))}",
+            hint="Leave it out, so that each keeps its own; or write the rankings of one "
+            "with --runs DIR, and name that file here as run:FILE.",
+        )
 
 
 def _mock(spec: SystemSpec, side: Side) -> Embedder:
@@ -106,8 +116,8 @@ def _run_here(spec: SystemSpec, side: Side) -> dict[str, Any]:
         "max_length": spec.number("max_length"),
         "device": spec.options.get("device"),
         "dtype": spec.options.get("dtype"),
-        "trust_remote_code": side.trust_remote_code,
-        "allow_pickle": side.allow_pickle,
+        "trust_remote_code": str(spec) in side.trust_remote_code,
+        "allow_pickle": str(spec) in side.allow_pickle,
         "offline": side.offline,
     } | ({"batch_size": batch_size} if batch_size else {})
 
@@ -183,28 +193,52 @@ RERANKERS: dict[str, Callable[[SystemSpec, Side], Reranker]] = {
 """How to make a reranker that reads texts; `none` and given scores read none."""
 
 
-def check(spec: SystemSpec, side: Side) -> None:
-    """Raise InputError for what cannot be had, before another system costs time."""
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """What was made and asked before anything is ranked: embedders of servers, and rerankers.
+
+    embedders: by system and side. rerankers, scores: by system, as written; what else is said of
+        them is the same for both sides. answered: those of the rerankers that have.
+    """
+
+    embedders: dict[str, Embedder] = field(default_factory=dict)
+    rerankers: dict[str, Reranker] = field(default_factory=dict)
+    scores: dict[str, ScoreFile] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+
+
+def check(spec: SystemSpec, side: Side, evalset: Evalset, ready: Ready) -> None:
+    """Make rerankers and read their scores, before another system costs time.
+
+    ready: takes them in, for `contact` and `retrieve`; nothing is loaded or asked yet.
+    Raises: InputError for what cannot be had.
+    """
     for leaf in spec.leaves:
+        name = str(leaf)
         if leaf.provider in RERANKERS:
-            RERANKERS[leaf.provider](leaf, side)
+            if name not in ready.rerankers:
+                ready.rerankers[name] = RERANKERS[leaf.provider](leaf, side)
         elif PROVIDERS[leaf.provider].reads_file and not vectors.path_of(leaf.name).exists():
             raise InputError(
                 f"{leaf}: no such file or folder", hint="Check the path after the colon."
             )
+        elif leaf.provider == "scores" and name not in ready.scores:
+            path = vectors.path_of(leaf.name)
+            ready.scores[name] = score_file.read(path, evalset.query_ids, evalset.document_ids)
 
 
 def reordered(
-    spec: SystemSpec, side: Side, evalset: Evalset, candidates: Run, on_progress: OnProgress
+    spec: SystemSpec, evalset: Evalset, candidates: Run, ready: Ready, on_progress: OnProgress
 ) -> Reranked:
     """Return the candidates in the order of a reranker. Raises: InputError, ProviderError."""
+    name = str(spec)
     if spec.provider == "none":
-        return rerankers.by_none(str(spec), candidates)
+        return rerankers.by_none(name, candidates)
     if spec.provider == "scores":
-        return rerankers.by_file(str(spec), vectors.path_of(spec.name), evalset, candidates)
+        return rerankers.by_file(name, ready.scores[name], evalset, candidates)
     return rerankers.by_model(
-        str(spec),
-        RERANKERS[spec.provider](spec, side),
+        name,
+        ready.rerankers[name],
         evalset,
         candidates,
         on_progress,
@@ -221,7 +255,8 @@ class Retrieved:
         loading of the model left out.
     price: of those tokens, 0 where the store had all; None where it is not known.
     query_seconds: of some queries, each asked for alone; none where nothing was embedded.
-    rerank_seconds: of each query's candidates; none where nothing scored them now.
+    rerank_seconds: by query (row index), for all candidates of a query, while those of no other
+        were scored; none where nothing scored them now.
     """
 
     system: System
@@ -231,7 +266,7 @@ class Retrieved:
     seconds: float = 0.0
     price: float | None = None
     query_seconds: tuple[float, ...] = ()
-    rerank_seconds: tuple[float, ...] = ()
+    rerank_seconds: Mapping[int, float] = field(default_factory=dict)
 
 
 def retrieve(
@@ -244,19 +279,23 @@ def retrieve(
     *,
     min_grade: int = 1,
     shared: dict[str, Retrieved] | None = None,
-    contacted: Mapping[str, Embedder] = MappingProxyType({}),
+    ready: Ready | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Retrieved:
     """Rank the documents of the set for every query, `depth` deep.
 
-    shared: constituents retrieved so far, also for other systems of this set; takes in new ones,
-        but none of those inside a constituent, whose texts would be counted twice.
-    contacted: embedders of servers, as `contact` left them.
+    shared: constituents retrieved so far for other systems of this set, whose work is theirs;
+        takes in new ones, but none of those inside a constituent, whose texts would be counted
+        twice.
+    ready: what `check` and `contact` made; None makes it now.
     Raises: InputError, ProviderError.
     """
     depth = min(depth, len(evalset.document_ids))
+    if ready is None:
+        check(spec, side, evalset, ready := Ready())
     if spec.systems:
-        found = {} if shared is None else shared  # what stands twice is retrieved once
+        # What stands twice is retrieved once, and what another system did is no work of this one.
+        found = {key: _counted_before(part) for key, part in (shared or {}).items()}
 
         def constituent(part: SystemSpec, depth: int) -> Retrieved:
             key = f"{depth} {part} {side}"
@@ -269,12 +308,15 @@ def retrieve(
                     store,
                     on_progress,
                     min_grade=min_grade,
-                    contacted=contacted,
+                    ready=ready,
                     clock=clock,
                 )
             return found[key]
 
-        return _joined(spec, side, evalset, depth, constituent, on_progress)
+        made = _joined(spec, evalset, depth, constituent, ready, on_progress)
+        if shared is not None:
+            shared.update(found)
+        return made
     provider = PROVIDERS[spec.provider]
     present = np.flatnonzero(~evalset.is_empty)
     if spec.provider == "vectors":
@@ -293,7 +335,7 @@ def retrieve(
         nothing = np.zeros(len(evalset.document_ids), dtype=np.bool_)
         return Retrieved(system=System(run=run, origin=Origin(system=str(spec)), is_cut=nothing))
 
-    embedder = contacted.get(f"{spec} {side}") or EMBEDDERS[spec.provider](spec, side)
+    embedder = ready.embedders.get(f"{spec} {side}") or EMBEDDERS[spec.provider](spec, side)
     before = _probe(embedder, store) if provider.is_model else None
 
     def vectors_of(
@@ -352,17 +394,22 @@ def contact(
     side: Side,
     evalset: Evalset,
     store: VectorStore,
-    contacted: dict[str, Embedder],
+    ready: Ready,
 ) -> None:
     """Ask the servers of a system for a first vector, where the store does not have them all.
 
-    contacted: takes in the embedders, for `retrieve`: a server that has answered is trusted more.
-    Raises: ProviderError for one that is down or lacks the model.
+    And its rerankers for a first score: models are loaded, for a head may be missing.
+    ready: as `check` left it; takes in the embedders, for `retrieve`: a server that has answered is
+        trusted more.
+    Raises: InputError, ProviderError for a server that is down or a model that is not there.
     """
     for leaf in spec.leaves:
+        if (name := str(leaf)) in ready.rerankers and name not in ready.answered:
+            rerankers.contact(name, ready.rerankers[name])
+            ready.answered.add(name)
         if not PROVIDERS[leaf.provider].is_served or leaf.provider not in EMBEDDERS:
             continue
-        embedder = contacted[f"{leaf} {side}"] = EMBEDDERS[leaf.provider](leaf, side)
+        embedder = ready.embedders[f"{leaf} {side}"] = EMBEDDERS[leaf.provider](leaf, side)
         facts = store.facts(embedder.fingerprint, embedder.prompts)
         if facts is None:
             known_facts(embedder, store)
@@ -383,12 +430,24 @@ def contact(
             embedder.facts()
 
 
+def _counted_before(part: Retrieved) -> Retrieved:
+    """A constituent for one more system: its texts were embedded, and are paid for, already."""
+    return replace(
+        part,
+        n_embedded=0,
+        n_cached=part.n_embedded + part.n_cached,
+        n_tokens=None,
+        seconds=0.0,
+        price=None,
+    )
+
+
 def _joined(
     spec: SystemSpec,
-    side: Side,
     evalset: Evalset,
     depth: int,
     constituent: Callable[[SystemSpec, int], Retrieved],
+    ready: Ready,
     on_progress: OnProgress,
 ) -> Retrieved:
     """Rank by what other systems rank: a hybrid of them, or one of them reordered."""
@@ -397,16 +456,13 @@ def _joined(
     runs = [part.system.run for part in parts]
     if spec.reranker is not None:
         candidates = runs[0].cut(at)
-        reranked = reordered(spec.reranker, side, evalset, candidates, on_progress)
+        reranked = reordered(spec.reranker, evalset, candidates, ready, on_progress)
         how = {"reranked": f"the first {at:,} documents, by {spec.reranker}"}
         if spec.reranker.provider != "none":
-            parts.append(Retrieved(system=System(run=reranked.run, origin=reranked.origin)))
+            by = System(run=reranked.run, origin=reranked.origin)
+            parts.append(Retrieved(system=by, rerank_seconds=reranked.seconds))
         made = _of_parts(spec, replace(reranked.run, name=str(spec)).cut(depth), how, parts)
-        return replace(
-            made,
-            system=replace(made.system, candidates=candidates),
-            rerank_seconds=reranked.seconds,
-        )
+        return replace(made, system=replace(made.system, candidates=candidates))
     if spec.provider == "rrf":
         k = spec.number("k") or fusion.K
         how = {"joined by": f"1 / ({k} + rank), of the first {at:,} documents of each"}
@@ -453,6 +509,8 @@ def _of_parts(
     tokens = [part.n_tokens for part in embedding]
     prices = [part.price for part in distinct if part.n_embedded or part.n_cached]
     waits = [part.query_seconds for part in distinct if part.n_embedded or part.n_cached]
+    scored = [part.rerank_seconds for part in distinct if part.rerank_seconds]
+    by_all = sorted(set(scored[0]).intersection(*scored[1:])) if scored else ()
     is_waited = waits and len({len(wait) for wait in waits}) == 1
     return Retrieved(
         system=System(run=run, origin=origin, parts=systems),
@@ -463,6 +521,7 @@ def _of_parts(
         price=sum(p for p in prices if p is not None) if prices and None not in prices else None,
         # Asked for one after the other; what came out of the store was not waited for.
         query_seconds=tuple(map(sum, zip(*waits, strict=True))) if is_waited else (),
+        rerank_seconds={query: sum(of[query] for of in scored) for query in by_all},
     )
 
 

@@ -107,7 +107,7 @@ def models_of(settings: Settings, environ: Mapping[str, str]) -> list[HubModel]:
         side = settings.side(label)
         if private:
             reasons[name] = f"with {private} a model may be one that not everybody may have"
-        elif side.trust_remote_code or side.allow_pickle:
+        elif str(spec) in (*side.trust_remote_code, *side.allow_pickle):
             reasons[name] = "a model that may run code comes from the hub alone"
         elif not _is_path(revision or "main"):
             reasons[name] = "its revision is no name of a branch, tag or commit"

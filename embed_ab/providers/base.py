@@ -191,11 +191,13 @@ class Scored(NamedTuple):
     """Scores of one query's documents, higher is better, in the order of the documents.
 
     scores: float64 (n_documents,), not checked. n_cut: how many documents were not read whole,
-    None where the reranker cannot tell.
+    None where the reranker cannot tell. seconds: of the scoring itself, what is only counted for
+    the report left out; of a server the requests that brought the answer, without waits.
     """
 
     scores: NDArray[np.float64]
     n_cut: int | None = None
+    seconds: float | None = None
 
 
 class Reranker(Protocol):

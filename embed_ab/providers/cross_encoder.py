@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ class CrossEncoderReranker:
     offline: bool = False
     batch_size: int = 8
     concurrency: int = 1
+    clock: Callable[[], float] = field(default=time.perf_counter, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _ = self._source  # says what is wrong with the name
@@ -67,6 +69,7 @@ class CrossEncoderReranker:
     def score(self, query: str, documents: Sequence[str]) -> Scored:
         """Scores of one query with each document: logits, unless the model ends otherwise."""
         model = self._model
+        started = self.clock()
         try:
             with quiet():
                 scores = model.predict(
@@ -75,6 +78,7 @@ class CrossEncoderReranker:
                     show_progress_bar=False,
                     activation_fn=self._activation,
                 )
+                seconds = self.clock() - started  # nobody who only ranks counts what is cut
                 n_cut = self._count_cut(query, documents)
         except Exception as error:  # out of memory, or whatever a model's own code raises
             raise ProviderError(
@@ -83,7 +87,7 @@ class CrossEncoderReranker:
                 hint="A smaller batch size or max_length needs less memory.",
                 said=first_line(error),
             ) from error
-        return Scored(np.asarray(scores, dtype=np.float64), n_cut)
+        return Scored(np.asarray(scores, dtype=np.float64), n_cut, seconds)
 
     @cached_property
     def _source(self) -> ModelSource:

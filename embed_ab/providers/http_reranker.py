@@ -32,10 +32,12 @@ class HttpReranker:
         relevance_score (Jina, Cohere, vLLM, llama.cpp, infinity); `tei` sends query and texts, and
         gets a list with index and score.
     batch_size: documents per request at most; None for that of the shape.
-    concurrency: requests at once. truncate: let TEI shorten what is too long; else it refuses.
+    concurrency: queries at once, each with one request on its way. truncate: let TEI shorten what
+        is too long; else it refuses. The other form of a request cannot say so.
     connect: makes the server of a base URL and headers.
 
-    Raises: InputError for an address or key that cannot be one, or another shape.
+    Raises: InputError for an address or key that cannot be one, another shape, or a shape that
+        cannot be told not to shorten.
     """
 
     name: str
@@ -51,23 +53,37 @@ class HttpReranker:
             raise InputError(
                 f"shape={self.shape} is not known", hint=f"Give one of {', '.join(SHAPES)}."
             )
+        if not self.truncate and self.shape != "tei":
+            raise InputError(
+                f"--no-truncate cannot be kept by http:{self.name}: a request of this form cannot "
+                "tell the server not to shorten",
+                hint="Leave it out, or add shape=tei for a server of text-embeddings-inference. A "
+                "first stage can be ranked with it alone, by --runs DIR, and named as run:FILE.",
+            )
         _ = self._url, self._headers
 
     def facts(self) -> RerankerFacts:
-        """The server's address."""
-        return RerankerFacts(details={"server": f"{self._url.netloc.decode()}{self._url.path}"})
+        """The server's address, and what becomes of pairs that are too long."""
+        too_long = {
+            ("jina", True): "left to the server, which does not tell",
+            ("tei", True): "shortened by the server, which does not tell",
+            ("tei", False): "refused",
+        }
+        return RerankerFacts(
+            details={
+                "server": f"{self._url.netloc.decode()}{self._url.path}",
+                "pairs too long": too_long[self.shape, self.truncate],
+            }
+        )
 
     def score(self, query: str, documents: Sequence[str]) -> Scored:
         """Scores of one query with each document, in requests of at most `batch_size`."""
         size = self.batch_size or BATCH_SIZES[self.shape]
-        return Scored(
-            np.concatenate(
-                [
-                    self._scores(query, documents[start : start + size])
-                    for start in range(0, len(documents), size)
-                ]
-            )
-        )
+        found = [
+            self._scores(query, documents[start : start + size])
+            for start in range(0, len(documents), size)
+        ]
+        return _joined(found)
 
     @cached_property
     def _url(self) -> httpx.URL:
@@ -100,21 +116,27 @@ class HttpReranker:
             list_name="results",
         )
 
-    def _scores(self, query: str, documents: Sequence[str]) -> NDArray[np.float64]:
+    def _scores(self, query: str, documents: Sequence[str]) -> Scored:
         """Scores of one request, or of two halves where the server refuses it as too large."""
         try:
-            reply = self._server.post("/rerank", self._body(query, documents))
+            reply, seconds = self._server.post_timed("/rerank", self._body(query, documents))
         except RequestRefused as error:
             if not error.may_be_size or len(documents) == 1:
                 raise
             middle = (len(documents) + 1) // 2
             halves = documents[:middle], documents[middle:]
-            return np.concatenate([self._scores(query, half) for half in halves])
-        return self._read(reply, len(documents))
+            return _joined([self._scores(query, half) for half in halves])
+        return Scored(self._read(reply, len(documents)), seconds=seconds)
 
     def _body(self, query: str, documents: Sequence[str]) -> dict[str, Any]:
         if self.shape == "tei":
-            return {"query": query, "texts": list(documents), "truncate": self.truncate}
+            return {
+                "query": query,
+                "texts": list(documents),
+                "truncate": self.truncate,
+                # Else a sigmoid follows, which rounds what is nearly 1 to ties.
+                "raw_scores": True,
+            }
         return {
             "model": self.name,
             "query": query,
@@ -155,6 +177,12 @@ class HttpReranker:
                 hint="A server must score every document that it is sent.",
             )
         return scores
+
+
+def _joined(parts: Sequence[Scored]) -> Scored:
+    """The scores of requests that were sent one after the other."""
+    seconds = sum(part.seconds or 0.0 for part in parts)
+    return Scored(np.concatenate([part.scores for part in parts]), seconds=seconds)
 
 
 def _finite(value: object) -> float:

@@ -51,6 +51,12 @@ def batch_cosine(embedder: Embedder, texts: Sequence[str], role: Role) -> float 
     return lowest if np.isfinite(lowest) else None
 
 
+def spread(rows: Sequence[int]) -> list[int]:
+    """Return up to 20 of the rows, evenly over all of them."""
+    n = min(MAX_QUERIES, len(rows))
+    return [rows[place] for place in np.linspace(0, len(rows) - 1, n).astype(int)]
+
+
 def query_seconds(
     embedder: Embedder,
     queries: Sequence[str],
@@ -65,13 +71,13 @@ def query_seconds(
     then and must be neither lost nor held up: nothing is asked after `max_seconds` or after a
     failure of any kind, and a server that does not answer by then is not waited for.
     """
-    picked = np.linspace(0, len(queries) - 1, min(MAX_QUERIES, len(queries))).astype(int)
+    picked = spread(range(len(queries)))
     served = embedder if isinstance(embedder, Served) else None
     seconds: list[float] = []
     deadline = clock() + max_seconds
 
     def ask() -> None:
-        for row in picked.tolist():
+        for row in picked:
             n_before = len(served.usage.requests) if served else 0
             if (started := clock()) > deadline:
                 break

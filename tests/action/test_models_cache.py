@@ -341,6 +341,15 @@ def test_a_folder_is_no_model_of_the_hub(tmp_path: Path, monkeypatch: pytest.Mon
     assert models_of(settings(**{"model-a": "st:owner/a"}), {}) == []
 
 
+def test_only_the_model_that_a_permission_reaches_is_left_out() -> None:
+    given = {"model-b": "rerank(st:a/a, ce:c/d)", "b-trust-remote-code": True}
+
+    first, reranker = models_of(settings(**given), {})
+
+    assert (first.name, first.reason) == ("a/a", "")
+    assert (reranker.name, "may run code" in reranker.reason) == ("c/d", True)
+
+
 @pytest.mark.parametrize(
     ("given", "environ", "reason"),
     [

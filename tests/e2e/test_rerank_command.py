@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_reranker import FakeReranker, fake_score
+from fake_reranker import FakeReranker, edit_results, fake_score
 
+from embed_ab import commands
 from embed_ab.cli import main
 from embed_ab.commands import for_one_first_stage, reranking
-from embed_ab.errors import InputError
+from embed_ab.errors import EvalsetError, InputError, ProviderError
 from embed_ab.evalset import load
+from embed_ab.providers.base import PLAIN_TEXT
 from embed_ab.providers.cache import VectorStore
 from embed_ab.settings import resolve
 from embed_ab.system_spec import SystemSpec
-from embed_ab.systems import Retrieved, Side, retrieve
+from embed_ab.systems import EMBEDDERS, RERANKERS, Retrieved, Side, retrieve
 
 DOCUMENTS = {
     "d1": "the pump starts by hand",
@@ -161,7 +163,8 @@ def test_a_reranker_behind_a_server(
     for query, ranked in shown.items():
         scores = {d: fake_score(QUERIES[query], text) for d, text in DOCUMENTS.items()}
         assert ranked == sorted(scores, key=lambda d: (-scores[d], d))
-    assert sorted(body["query"] for body in server.bodies) == sorted(QUERIES.values())
+    asked = [body["query"] for body in server.bodies]
+    assert (asked[0], sorted(asked[1:])) == (PLAIN_TEXT, sorted(QUERIES.values()))
     assert found["measured"]["rerank_ms"]["B"]["n"] == 4
 
 
@@ -187,6 +190,10 @@ def test_two_rerankers_of_one_first_stage(folder: Path, first: str) -> None:
         (
             ["--first-stage", "mock:word", "-b", "none", "--b-query-prompt", "q: "],
             "--b-query-prompt has no meaning for a reranker",
+        ),
+        (
+            ["--first-stage", "mock:word", "-b", "none", "--b-price-per-million-tokens", "1"],
+            "--b-price-per-million-tokens has no meaning for a reranker",
         ),
         (["--expect", "x"], "--expect is for --fixture"),
         (["--first-stage", "mock:word", "-b", "http:x"], "RERANK_BASE_URL is not set"),
@@ -214,25 +221,141 @@ def test_a_candidate_without_a_score_ends_the_run(
 def test_a_server_that_fails_is_named_with_the_query(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with FakeReranker(models=("other",)) as server:
+    with FakeReranker() as server:
+        # The first answer is to the text that every server gets, before anything is ranked.
+        server.script.extend([edit_results(lambda results: None), edit_results(list.clear)])
         monkeypatch.setenv("RERANK_BASE_URL", server.url)
         code, _ = run(folder, "--first-stage", "mock:word", "-b", "http:reranker")
 
     assert code == 3
-    assert "http:reranker: query 'q" in capsys.readouterr().err
+    assert "http:reranker: query 'q1': model 'reranker'" in capsys.readouterr().err
 
 
-def test_a_permission_goes_to_every_model_inside_and_a_prompt_to_the_first_stage() -> None:
-    spec = SystemSpec.parse("rerank(st:a/b, ce:c/d)")
+def ranked(folder: Path, verb: str, reranker: str) -> list[tuple[Any, ...]]:
+    """Compare a first stage that embeds with its reranked form; return the progress it made."""
+    seen: list[tuple[Any, ...]] = []
+    reranked = f"rerank(mock:word, {reranker}; depth=2)"
+    given: dict[str, Any] = {"eval-path": str(folder), "no-positive": "exclude"}
+    given["out"] = str(folder.parent / "out")
 
-    Side(trust_remote_code=True, allow_pickle=True, query_prompt="query: ").refuse_for(spec, "B")
+    def on_progress(*what: Any) -> None:
+        seen.append(what)
+
+    try:
+        if verb == "matrix":
+            named = ["mock:word", f"rrf({reranked}, bm25:auto)"]
+            commands.matrix(resolve(given, config=None), named, on_progress=on_progress)
+        else:
+            pair = (
+                reranking("mock:word", "none", reranker, 2, {})
+                if verb == "rerank"
+                else {"model-a": "mock:word", "model-b": reranked}
+            )
+            commands.compare(resolve(given | pair, config=None), on_progress=on_progress)
+    except (InputError, ProviderError) as error:
+        seen.append((type(error), str(error)))
+    return seen
 
 
-def test_a_permission_needs_a_model_that_runs_here() -> None:
-    spec = SystemSpec.parse("rerank(bm25:auto, http:x)")
+@pytest.mark.parametrize("verb", ["rerank", "compare", "matrix"])
+def test_a_reranker_is_asked_before_anything_is_embedded(
+    folder: Path, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No progress is told before the error, and nothing but one pair of short texts is sent."""
+    scores = scores_of(folder, {"q1": {"elsewhere": 1.0}})
+    with FakeReranker(models=("other",)) as server:
+        monkeypatch.setenv("RERANK_BASE_URL", server.url)
+        [(kind, said)] = ranked(folder, verb, "http:reranker")
+        [(kind_of_file, said_of_file)] = ranked(folder, verb, scores)
 
-    with pytest.raises(InputError, match="--b-trust-remote-code has no meaning for rerank"):
-        Side(trust_remote_code=True).refuse_for(spec, "B")
+    assert (kind, kind_of_file) == (ProviderError, EvalsetError)
+    assert said.startswith("http:reranker: POST http://127.0.0.1:")
+    assert "answered 404" in said
+    assert "document 'elsewhere': the evaluation set has no such document" in said_of_file
+    assert [(b["query"], b["documents"]) for b in server.bodies] == [(PLAIN_TEXT, [PLAIN_TEXT])]
+
+
+def test_a_reranker_of_both_sides_is_asked_once_at_the_start(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = (f"rerank(mock:{of}, http:reranker; depth=2)" for of in ("word", "char3"))
+    words = ["-a", a, "-b", b, "--no-positive", "exclude", "--out", str(folder.parent / "out")]
+    with FakeReranker() as server:
+        monkeypatch.setenv("RERANK_BASE_URL", server.url)
+        assert main(["compare", str(folder), *words]) == 0
+
+    assert [body["query"] for body in server.bodies].count(PLAIN_TEXT) == 1
+
+
+def test_a_server_that_cannot_be_told_not_to_shorten_is_said_in_a_matrix_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RERANK_BASE_URL", "http://127.0.0.1:9")
+    system = "rerank(mock:word, http:x)"
+    aside = ["--no-positive", "exclude", "--no-truncate"]
+    for verb, pair in (
+        ("matrix", ["bm25:auto", system]),
+        ("compare", ["-a", "bm25:auto", "-b", system]),
+    ):
+        assert main([verb, str(folder), *pair, *aside]) == 2
+        assert "--no-truncate cannot be kept by http:x" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("system", "reached"),
+    [
+        ("st:a/b,dim=256", ["st:a/b,dim=256"]),
+        ("rrf(st:a/b, bm25:auto)", ["st:a/b"]),
+        ("rerank(st:a/b, none)", ["st:a/b"]),
+        ("rerank(st:a/b, http:x)", ["st:a/b"]),
+        ("rerank(st:a/b, ce:c/d)", ["ce:c/d"]),
+        ("rerank(rrf(st:a/b, st:e/f), ce:c/d)", ["ce:c/d"]),
+        ("rrf(st:a/b, st:e/f)", ["st:a/b", "st:e/f"]),
+        ("rrf(rerank(st:a/b, ce:c/d), bm25:auto)", ["st:a/b", "ce:c/d"]),
+        ("rerank(bm25:auto, http:x)", []),
+    ],
+)
+def test_a_permission_is_for_one_model(system: str, reached: list[str]) -> None:
+    """The reranker of a reranked system, else the only one; two or none are refused."""
+    given = {"model-a": "bm25:auto", "model-b": system, "b-trust-remote-code": True}
+    settings = resolve(given, config=None)
+
+    assert [str(spec) for spec in SystemSpec.parse(system).permitted] == reached
+    if len(reached) == 1:
+        settings.check_sides()
+        assert settings.side("B").trust_remote_code == tuple(reached)
+        return
+    said = "is for one model, and" if reached else "has no meaning for"
+    with pytest.raises(InputError, match=f"--b-trust-remote-code {said}"):
+        settings.check_sides()
+    assert settings.side("B").trust_remote_code == ()
+
+
+@pytest.mark.parametrize(
+    ("flags", "trusted"),
+    [
+        ({"a-trust-remote-code": True}, (True, False)),
+        ({"b-trust-remote-code": True}, (False, True)),
+        ({"a-trust-remote-code": True, "b-trust-remote-code": True}, (True, True)),
+        ({"b-allow-pickle": True}, (False, False)),
+    ],
+)
+def test_the_permission_of_a_reranker_does_not_reach_the_first_stage(
+    flags: dict[str, Any], trusted: tuple[bool, bool]
+) -> None:
+    """A is the first stage as it is, B the reranker; both sides treat the first stage alike."""
+    found = reranking("st:a/b", "none", "ce:c/d", 50, flags)
+    settings = for_one_first_stage(resolve(found | flags, config=None))
+    sides = settings.side("A"), settings.side("B")
+    first, reranker = SystemSpec.parse("st:a/b"), SystemSpec.parse_reranker("ce:c/d")
+
+    settings.check_sides()
+
+    assert sides[0] == sides[1]
+    assert (
+        EMBEDDERS["st"](first, sides[1]).trust_remote_code,  # type: ignore[attr-defined]
+        RERANKERS["ce"](reranker, sides[1]).trust_remote_code,  # type: ignore[attr-defined]
+    ) == trusted
 
 
 def test_both_sides_are_the_first_stage_in_another_order() -> None:
@@ -255,6 +378,16 @@ def test_prompts_of_the_settings_file_reach_both_first_stages(tmp_path: Path) ->
     settings = for_one_first_stage(resolve(flags, config=config))
 
     assert settings.side("A").query_prompt == settings.side("B").query_prompt == "query: "
+
+
+def test_the_price_of_the_first_stage_holds_for_both_so_that_it_is_embedded_once() -> None:
+    flags = {"a-price-per-million-tokens": "0.02"}
+    found = reranking("st:a/b", "none", "ce:c/d", 50, flags)
+
+    settings = for_one_first_stage(resolve(found | flags, config=None))
+
+    assert settings.side("A") == settings.side("B")
+    assert settings.side("B").price_per_million_tokens == 0.02
 
 
 def test_a_reranker_inside_a_hybrid_of_an_ordinary_comparison(folder: Path, first: str) -> None:

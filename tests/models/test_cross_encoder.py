@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,26 @@ def test_pairs_longer_than_the_limit_are_counted(encoder: Path) -> None:
     """The fourth document has more than the model's 128 tokens; in 12, "valve" alone has room."""
     assert CrossEncoderReranker(str(encoder)).score(QUERY, DOCUMENTS).n_cut == 1
     assert CrossEncoderReranker(str(encoder), max_length=12).score(QUERY, DOCUMENTS).n_cut == 3
+
+
+def test_the_seconds_are_those_of_scoring_without_those_of_counting(encoder: Path) -> None:
+    """On this clock the network takes 5 s for its one batch, and counting 100."""
+    now = [0.0]
+
+    class Counting(CrossEncoderReranker):
+        def _count_cut(self, query: str, documents: Sequence[str]) -> int | None:
+            now[0] += 100
+            return super()._count_cut(query, documents)
+
+    def forward(*_: object) -> None:
+        now[0] += 5
+
+    reranker = Counting(str(encoder), clock=lambda: now[0])
+    reranker._model[0].register_forward_hook(forward)
+
+    scored = reranker.score(QUERY, DOCUMENTS)
+
+    assert (scored.seconds, scored.n_cut) == (5.0, 1)
 
 
 def test_a_limit_changes_what_is_read(encoder: Path) -> None:
@@ -174,6 +195,32 @@ def test_half_precision_still_scores(encoder: Path) -> None:
 
     assert half == pytest.approx(full, rel=0.1, abs=0.2)
     assert half.tolist() != full.tolist()
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "code", "said"),
+    [
+        ({"num_labels": 3}, "", 3, "sorts pairs into 3 classes"),
+        ({}, ",max_length=999", 2, "is more than the 128 positions"),
+    ],
+)
+def test_a_model_that_cannot_rank_is_said_before_anything_is_embedded(
+    minilm: Path,
+    tmp_path: Path,
+    config: dict[str, Any],
+    options: str,
+    code: int,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = make_cross_encoder(tmp_path / "encoder", minilm, **config)
+    words = ["--first-stage", f"st:{minilm}", "-b", f"ce:{folder}{options}"]
+
+    assert main(["rerank", str(demo_folder("en")), *words, "--out", str(tmp_path / "out")]) == code
+
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert "documents" not in printed  # no progress of the first stage
 
 
 def test_a_real_first_stage_and_a_real_class_through_the_command_line(

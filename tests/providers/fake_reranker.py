@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections import deque
 from typing import Any, Literal
@@ -28,8 +29,9 @@ def fake_score(query: str, document: str) -> float:
 class FakeReranker:
     """A server on loopback; a context manager.
 
-    shape: `tei` knows query and texts, and answers a list with the best first; `jina` knows model,
-        query, documents and top_n, and answers results with the best first.
+    shape: `tei` knows query and texts, and answers a list with the best first, of scores behind a
+        sigmoid unless raw ones are asked for; `jina` knows model, query, documents and top_n, and
+        answers results with the best first.
     key: what the Authorization header has to hold; None asks for none. max_documents: of a request.
     script: behaviours for the next requests, one each, in turn.
     """
@@ -114,9 +116,16 @@ class _Handler(Handler):
 
     def _ranked(self, body: dict[str, Any]) -> Any:
         is_tei = self.state.shape == "tei"
+        is_raw = not is_tei or body.get("raw_scores", False)
+        scores = [fake_score(body["query"], text) for text in self.state.documents(body)]
         found = [
-            {"index": index, "score" if is_tei else "relevance_score": fake_score(body["query"], d)}
-            for index, d in enumerate(self.state.documents(body))
+            {
+                "index": index,
+                "score" if is_tei else "relevance_score": score
+                if is_raw
+                else 1 / (1 + math.exp(-score)),
+            }
+            for index, score in enumerate(scores)
         ]
         found.sort(key=lambda item: -max(v for k, v in item.items() if k != "index"))
         return found if is_tei else {"model": body["model"], "results": found}

@@ -42,7 +42,9 @@ def test_the_two_forms_of_a_request() -> None:
         reranker(tei.url, shape="tei", truncate=False).score("q", ["a", "b"])
 
     assert jina.bodies == [{"model": "reranker", "query": "q", "documents": ["a", "b"], "top_n": 2}]
-    assert tei.bodies == [{"query": "q", "texts": ["a", "b"], "truncate": False}]
+    assert tei.bodies == [
+        {"query": "q", "texts": ["a", "b"], "truncate": False, "raw_scores": True}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -72,6 +74,36 @@ def test_a_batch_that_is_refused_as_too_large_is_halved() -> None:
 
     assert [len(body["texts"]) for body in server.bodies] == [4, 2, 1, 1, 2, 1, 1]
     assert scored.scores.tolist() == SCORES
+
+
+class Clock:
+    """Seconds that grow by one each time they are read."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("script", "batch_size", "seconds"),
+    [((), 4, 1.0), ((), 3, 2.0), ((status(429),), 4, 1.0)],
+    ids=["one request", "two requests", "a busy server"],
+)
+def test_the_seconds_are_those_of_the_requests_that_brought_the_answer(
+    script: tuple[Any, ...], batch_size: int, seconds: float
+) -> None:
+    """The clock is read when a try begins and when it ends, so that each takes a second."""
+    connect = partial(Server, sleep=lambda seconds: None, clock=Clock())
+    with FakeReranker() as server:
+        server.script.extend(script)
+        environ = {"RERANK_BASE_URL": server.url}
+        asked = HttpReranker("reranker", environ, batch_size=batch_size, connect=connect)
+        scored = asked.score(QUERY, DOCUMENTS)
+
+    assert scored.seconds == seconds
 
 
 def test_a_busy_server_is_asked_again() -> None:
@@ -139,6 +171,27 @@ def test_an_answer_without_a_list_of_scores_is_an_error(content: str) -> None:
 def test_a_wrong_address_or_key_is_told_at_once(environ: dict[str, str], said: str) -> None:
     with pytest.raises(InputError, match=re.escape(said)):
         HttpReranker("m", environ)
+
+
+def test_only_the_form_of_tei_can_be_told_not_to_shorten() -> None:
+    reranker("h:1", shape="tei", truncate=False)
+
+    with pytest.raises(InputError, match="--no-truncate cannot be kept by http:reranker"):
+        reranker("h:1", truncate=False)
+
+
+@pytest.mark.parametrize(
+    ("shape", "truncate", "told"),
+    [
+        ("jina", True, "left to the server, which does not tell"),
+        ("tei", True, "shortened by the server, which does not tell"),
+        ("tei", False, "refused"),
+    ],
+)
+def test_what_becomes_of_long_pairs_is_told(shape: str, truncate: bool, told: str) -> None:
+    found = reranker("h:1", shape=shape, truncate=truncate).facts()
+
+    assert found.details["pairs too long"] == told
 
 
 def test_another_form_is_refused() -> None:

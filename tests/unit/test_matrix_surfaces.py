@@ -178,3 +178,12 @@ def test_a_comment_that_is_too_long_gives_up_warnings_first_and_keeps_the_verdic
     assert len(short.encode()) <= 1_000
     assert sample().verdict.split(",")[0].split(" by ")[0] in short
     assert "warnings left out to keep this comment short" in short
+
+
+def test_a_matrix_shows_what_reranking_takes() -> None:
+    waits = {"B": {"p50": 110.0, "p95": 240.0, "n": 20}}
+    shown = replace(sample(), measured={**sample().measured, "rerank_ms": waits})
+
+    for surface in (matrix_surfaces.html(shown), matrix_surfaces.markdown(shown), printed(shown)):
+        assert "ms to rerank one query, p50 / p95" in surface
+        assert "110.00 / 240.00" in surface

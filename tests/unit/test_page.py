@@ -82,6 +82,17 @@ def test_a_price_of_nothing_because_the_store_had_all_is_not_drawn() -> None:
     assert [plot.cost for plot in page.tradeoffs(warm)] == ["bytes per vector"]
 
 
+def test_the_wait_for_a_reranker_is_part_of_the_wait_for_a_query() -> None:
+    """B: 7 ms to embed a query and 110 to rerank."""
+    waits = {label: {"p50": 7.0, "p95": 9.0, "n": 4} for label in "AB"}
+    reranking = {"B": {"p50": 110.0, "p95": 240.0, "n": 20}}
+    plot = page.tradeoffs(sample(measured={"query_ms": waits, "rerank_ms": reranking}))[1]
+
+    assert plot.cost == "ms for one query and reranking, median"
+    a, b = (spot.x - page._SMALL["left"] for spot in plot.spots)
+    assert b / a == pytest.approx(117 / 7, rel=0.01)  # rounded for the page
+
+
 def test_words_of_many_passages_are_not_marked() -> None:
     """Of 30 passages all have "the" and one "kettle"; a fifth of 30 is 6."""
     hits = tuple(hit(f"d{n}", 0.5, None, f"the number {n}") for n in range(29))

@@ -911,3 +911,43 @@ def test_redacting_twice_changes_nothing_more() -> None:
 
 def test_a_result_without_a_command_gets_none() -> None:
     assert redacted(sample(command="")).command == ""
+
+
+def test_reranking_is_a_row_of_the_costs_and_has_no_price() -> None:
+    """Also of a system without vectors, and of practice vectors: the reranker is neither."""
+    measured = sample().measured | {
+        "rerank_ms": {
+            "A": {"p50": 110.0, "p95": 240.0, "n": 20},
+            "B": {"p50": 0.75, "p95": 1.25, "n": 300},
+        }
+    }
+    a, b, bm25 = sample().systems
+    by_words = replace(b, dimension=None, bytes_per_vector=None, corpus_bytes=None)
+    systems = (replace(a, is_mock=True), by_words, bm25)
+
+    table = render.cost_table(systems, measured)
+
+    assert table is not None
+    assert table.headings == ("costs", "A", "B")
+    assert table.rows[-1] == (
+        "ms to rerank one query, p50 / p95",
+        "110.00 / 240.00",
+        "0.75 / 1.25",
+    )
+    priced = render.cost_table(sample().systems, measured)
+    assert priced is not None
+    assert priced.note == (
+        "One query: 4 asked for one at a time, after the ranking. "
+        "Reranking: all candidates of a query, 300 queries one at a time. "
+        "Reranker not priced: the price is of embedding alone."
+    )
+
+
+def test_all_surfaces_show_what_reranking_takes() -> None:
+    measured = sample().measured | {"rerank_ms": {"B": {"p50": 110.0, "p95": 240.0, "n": 20}}}
+    shown = sample(measured=measured)
+
+    for surface in (render.html(shown), render.markdown(shown), printed(shown)):
+        assert "ms to rerank one query, p50 / p95" in surface
+        assert "110.00 / 240.00" in surface
+        assert "Reranker not priced" in surface

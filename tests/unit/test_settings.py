@@ -199,7 +199,7 @@ def test_no_truncate_has_no_meaning_without_a_server(pair: tuple[str, str]) -> N
         resolve(given, config=None).check_sides()
 
 
-@pytest.mark.parametrize("served", ["ollama:x", "openai:x"])
+@pytest.mark.parametrize("served", ["ollama:x", "openai:x", "rerank(bm25:auto, http:x,shape=tei)"])
 def test_no_truncate_has_a_meaning_where_one_side_is_served(served: str) -> None:
     for a, b in ((served, "st:b"), ("bm25:auto", served)):
         resolve({"model-a": a, "model-b": b, "truncate": False}, config=None).check_sides()
