@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -15,7 +16,6 @@ from embed_ab.providers.http import RequestRefused
 MAX_TOKENS = 100_000  # of one request, estimated; the lowest limit of a large provider is 120,000
 MAX_FAULTS = 3  # texts of a call that are singled out; one is enough to end the run
 _SHORTEST = 16  # characters; a text refused at this length is not refused for its length
-_CLOSER = 4  # bisections: what passes is at most a sixteenth shorter than what would pass
 _WORD = re.compile(r"\w\S*")
 # What servers say of a single text that is too long, beyond the words that http.py knows.
 _LENGTH = re.compile(
@@ -93,9 +93,8 @@ class Batcher:
         self._max_tokens = MAX_TOKENS
         self._truncate = truncate
         self._usage = usage
-        # Of single texts: characters of the longest that passed; estimated tokens of the shortest
-        # that was refused for its length; bytes of what passed of the last one shortened.
-        self._longest_chars = 0
+        # Of single texts: estimated tokens of the shortest that was refused for its length; bytes
+        # of what passed of the last one shortened.
         self._too_long_tokens: float = float("inf")
         self._fitting_bytes = 0
 
@@ -190,57 +189,71 @@ class Batcher:
     def _single(self, work: _Work, row: int, error: RequestRefused) -> None:
         """Shorten a text that was refused alone, if its length may be why; else note the fault."""
         work.faults[row] = error
-        text = work.texts[row]
         is_length = (
-            error.names_length
-            or error.status == 413
-            or error.speaks_of(_LENGTH)
-            or (not error.said and len(text) > self._longest_chars)
+            error.names_length or error.status == 413 or error.speaks_of(_LENGTH) or not error.said
         )
         if is_length and not error.names_nan:
-            self._too_long_tokens = min(self._too_long_tokens, estimated_tokens(text))
+            if error.said:
+                n_tokens = estimated_tokens(work.texts[row])
+                self._too_long_tokens = min(self._too_long_tokens, n_tokens)
             if self._truncate:
                 self._shorten(work, row, error)
 
     def _shorten(self, work: _Work, row: int, error: RequestRefused) -> None:
-        """Embed the beginning of a text: at least 15/16 of what the server would take of it."""
+        """Embed the beginning of a text: the longest of `_beginnings` that the server takes.
+
+        What passed of another text only tells where to look first: which beginning is kept depends
+        on the text and the server alone, not on what other threads found out meanwhile.
+        """
         text = work.texts[row]
-        passed, refused = 0, len(text)  # the longest beginning that passed, the shortest refused
-        length, step = refused // 2, 1
-        if (
-            self._fitting_bytes
-        ):  # begin with as much as passed of another text, and go on from there
-            length, step = refused * self._fitting_bytes // _n_bytes(text), 16
-            length = min(length, refused - refused // 16 - 1)
-        n_closer, may_pass = 0, _may_pass(error)
-        while length >= _SHORTEST and text[:length].strip() and n_closer <= _CLOSER:
+        lengths = _beginnings(text)
+        passed, refused = -1, len(lengths)  # places of the longest that passed, shortest refused
+        place, reach = refused // 2, refused
+        if self._fitting_bytes:
+            near = len(text) * self._fitting_bytes // _n_bytes(text)
+            place, reach = min(max(bisect_right(lengths, near) - 1, 0), refused - 1), 1
+        vectors, may_pass = None, _may_pass(error)
+        while refused - passed > 1:
             try:
-                vectors = self._request([text[:length]], work)
+                vectors = self._request([text[: lengths[place]]], work)
             except RequestRefused as again:
                 if again.names_nan:
                     work.faults[row] = again
                     return
                 if not again.may_be_size:
                     raise
-                refused = length
                 may_pass |= _may_pass(again)
+                refused = place
+                place = max(refused - reach, (passed + refused) // 2)
             else:
-                passed = length
-                work.keep([row], vectors)
-            if passed >= refused - max(passed // 16, 1):
-                break
-            if not passed:
-                length = refused - max(refused // max(step, 2), 1)
-            else:
-                n_closer += refused <= 2 * passed
-                length = min(passed + max(passed // step, 1), (passed + refused) // 2)
-            step = max(step // 4, 1)
-        if passed:
-            work.n_kept[row] = passed
-            del work.faults[row]
-            self._fitting_bytes = _n_bytes(text[:passed])
-            if may_pass:
-                work.passing.add(row)
+                passed = place
+                place = min(passed + reach, (passed + refused) // 2)
+            reach *= 4
+        if vectors is None:
+            return
+        length = lengths[passed]
+        if not error.said and self._takes(text[:length], len(text), work.role):
+            return
+        del work.faults[row]
+        work.keep([row], vectors)
+        work.n_kept[row] = length
+        self._fitting_bytes = _n_bytes(text[:length])
+        if may_pass:
+            work.passing.add(row)
+
+    def _takes(self, beginning: str, length: int, role: Role) -> bool:
+        """Whether the server takes so many characters, of a text that it takes, over and over.
+
+        If it does, the length of another text was not why that one was refused without a word.
+        """
+        repeated = f"{beginning} " * (length // len(beginning) + 1)
+        try:
+            self._send([repeated[:length]], role)  # not counted: nobody asked for its vector
+        except RequestRefused as error:
+            if not error.may_be_size:
+                raise
+            return False
+        return True
 
     def _request(self, texts: Sequence[str], work: _Work) -> Vectors:
         answer = self._send(texts, work.role)
@@ -249,8 +262,18 @@ class Batcher:
             Request(work.role, len(texts), answer.n_tokens, answer.seconds, n_words)
         )
         work.has_passed = True
-        self._longest_chars = max(self._longest_chars, *map(len, texts))
         return answer.vectors
+
+
+def _beginnings(text: str) -> list[int]:
+    """Lengths to which a text may be shortened, ascending, each about a sixteenth over the last."""
+    least = len(text) - len(text.lstrip())
+    lengths, length = [], _SHORTEST
+    while length < len(text):
+        if length > least:
+            lengths.append(length)
+        length += length // 16
+    return lengths
 
 
 def _may_pass(error: RequestRefused) -> bool:

@@ -269,10 +269,7 @@ def test_a_password_in_the_address_goes_to_the_server_and_nowhere_else(
 def test_a_long_text_is_shortened_and_counted(
     message: str, fake: FakeOllama, embedder: Any
 ) -> None:
-    """Ten words of 5 characters, 10 + 2 tokens; the limit of 8 takes six: up to character 30.
-
-    25 taken, 37 and 31 refused, 28 and 29 taken.
-    """
+    """Ten words of 5 characters, 10 + 2 tokens; the limit of 8 takes six: up to character 30."""
     fake.models["all-minilm:latest"].context_length = 8
     fake.rejects_long_always = True
     fake.long_message = message
@@ -281,8 +278,8 @@ def test_a_long_text_is_shortened_and_counted(
     found = embedder().embed(texts, "document")
 
     assert found.n_kept is not None
-    assert found.n_kept.tolist() == [29, -1]
-    expected = MockEmbedder("char3").embed([("word " * 10)[:29], "short text"], "document")
+    assert found.n_kept.tolist() == [30, -1]
+    expected = MockEmbedder("char3").embed([("word " * 10)[:30], "short text"], "document")
     assert found.vectors == pytest.approx(expected.vectors)
 
 
