@@ -67,8 +67,7 @@ def judge(
         given[place] = answer
 
     def take() -> None:
-        while given:
-            place, (grade, reason) = given.popitem()
+        for place, (grade, reason) in list(given.items()):
             identity = (str(PROMPT_VERSION), chat.address, chat.digest)
             rows[place].update(
                 llm_grade=str(grade),
@@ -76,6 +75,7 @@ def judge(
                 reason=safe_text(reason, _REASON),
                 **dict(zip(IDENTITY, map(escaped, identity), strict=True)),
             )
+            del given[place]  # only now: an interrupt before would lose what was paid for
 
     if waiting:
         _ = chat.digest  # before anything is asked: a server that is down is said at once

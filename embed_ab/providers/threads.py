@@ -29,11 +29,13 @@ def outcomes(
             yield task, work(task)
         return
     n_threads = min(n_threads, len(waiting))
-    results: queue.Queue[tuple[Task, Outcome | BaseException] | None]
-    results = queue.Queue(2 * n_threads)
+    # Simple queues, here and below: an interrupt can leave the locks of the others taken.
+    results: queue.SimpleQueue[tuple[Task, Outcome | BaseException] | None] = queue.SimpleQueue()
+    places: queue.SimpleQueue[None] = queue.SimpleQueue()  # of results under way or not yet taken
 
     def run() -> None:
         while True:
+            places.get()
             try:
                 task = waiting.popleft()
             except IndexError:
@@ -44,20 +46,23 @@ def outcomes(
                 results.put((task, error))
         results.put(None)
 
-    for _ in range(n_threads):
-        threading.Thread(target=run, daemon=True).start()
-    n_running = n_threads
+    for _ in range(3 * n_threads):
+        places.put(None)
     try:
+        for _ in range(n_threads):
+            _thread.start_new_thread(run, ())  # not threading.Thread, whose start we would wait for
+        n_running = n_threads
         while n_running:
             result = results.get()
+            places.put(None)
             if result is None:
                 n_running -= 1
             else:
                 yield result
     finally:
         waiting.clear()
-        while not results.empty():  # lets go of threads that wait to hand over
-            results.get_nowait()
+        for _ in range(n_threads):  # lets go of threads that wait for a place
+            places.put(None)
 
 
 class Call(Generic[Outcome]):

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from fake_chat import FakeChat, Message, running
+from interrupted import interrupt
 
 from embed_ab import evalset, llm
 from embed_ab.buildset.build import build
@@ -539,15 +540,8 @@ def test_an_interrupt_does_not_wait_for_the_model(
         return ask(messages)
 
     fake.says = says
-    command = [sys.executable, "-m", "embed_ab", "build-set", str(docs)]
-    command += ["--out", str(tmp_path / "out"), "--llm", "openai:writer", "--quiet"]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        try:
-            assert reached.wait(60)
-            process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 130
-        finally:
-            release.set()
+    arguments = ["build-set", str(docs), "--out", str(tmp_path / "out"), "--llm", "openai:writer"]
+    interrupt(arguments, reached, release)
 
 
 @pytest.mark.parametrize(

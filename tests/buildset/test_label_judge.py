@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +11,7 @@ from typing import Any
 
 import pytest
 from fake_chat import FakeChat, running
+from interrupted import interrupt
 
 from embed_ab.cli import main
 from embed_ab.labels import file as label_file
@@ -339,16 +337,10 @@ def test_an_interrupt_does_not_wait_for_the_model_and_keeps_what_it_said(
         return says(1)(messages)
 
     server.says = slow
-    command = [sys.executable, "-m", "embed_ab", "label", str(compared)]
-    command += [str(compared / "out" / "result.json"), "--runs", str(compared / "runs")]
-    command += ["--out", str(compared / "l.tsv"), "--llm", "openai:writer", "--concurrency", "1"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
-        try:
-            assert reached.wait(60)
-            run.send_signal(signal.SIGINT)
-            assert run.wait(20) == 130
-        finally:
-            release.set()
+    arguments = ["label", str(compared), str(compared / "out" / "result.json")]
+    arguments += ["--runs", str(compared / "runs"), "--out", str(compared / "l.tsv")]
+    arguments += ["--llm", "openai:writer", "--concurrency", "1"]
+    interrupt(arguments, reached, release)
     assert [row["llm_grade"] for row in rows(compared)] == ["1", ""]
 
 

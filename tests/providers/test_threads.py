@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
+import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 
 import pytest
 
 from embed_ab.providers import threads
-from embed_ab.providers.threads import Slots
+from embed_ab.providers.threads import Slots, outcomes
 
 
 def test_a_call_brings_what_its_work_returned() -> None:
@@ -136,3 +139,34 @@ def test_a_thread_without_work_ends_and_another_takes_its_place(
 
     assert until(lambda: slots.n_threads == 0)
     assert slots.put(lambda: 1).result(10) == 1
+
+
+def test_few_outcomes_wait_to_be_taken() -> None:
+    done: list[int] = []
+    all_waits = threading.Event()
+
+    def work(task: int) -> int:
+        done.append(task)
+        if len(done) == 7:  # of 2 threads, 6 beside the one that was taken
+            all_waits.set()
+        return task
+
+    taken = outcomes(work, deque(range(100)), 2)
+    first = next(taken)
+    assert all_waits.wait(10)
+
+    assert len(done) == 7
+    assert sorted([first, *taken]) == [(task, task) for task in range(100)]
+
+
+def test_an_early_end_lets_go_of_all_threads() -> None:
+    before = _thread._count()
+    taken = outcomes(lambda task: task, deque(range(100)), 4)
+    next(taken)
+
+    taken.close()
+
+    deadline = time.monotonic() + 10
+    while _thread._count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert _thread._count() <= before
