@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 Task = TypeVar("Task")
 Outcome = TypeVar("Outcome")
 _IDLE_SECONDS = 5.0  # until a thread that has nothing to do ends
+_WAKE_SECONDS = 0.5  # a signal that comes just before a wait does not end it
 
 
 def outcomes(
@@ -53,7 +54,10 @@ def outcomes(
             _thread.start_new_thread(run, ())  # not threading.Thread, whose start we would wait for
         n_running = n_threads
         while n_running:
-            result = results.get()
+            try:
+                result = results.get(timeout=_WAKE_SECONDS)
+            except queue.Empty:
+                continue
             places.put(None)
             if result is None:
                 n_running -= 1
@@ -83,7 +87,7 @@ class Call(Generic[Outcome]):
         left = seconds
         while left > 0:
             try:
-                outcome, error = self.reply.get(timeout=left)
+                outcome, error = self.reply.get(timeout=min(left, _WAKE_SECONDS))
             except queue.Empty:
                 if self.taken_at is not None:
                     left = self.taken_at + seconds - time.monotonic()
