@@ -42,6 +42,22 @@ def read_base_url(text: str, variable: str) -> httpx.URL:
     return url
 
 
+def without_endpoint(url: httpx.URL, endpoint: str, default: str = "/") -> httpx.URL:
+    """Return an address without the endpoint at its path's end; an empty path becomes `default`.
+
+    What is percent-encoded in it stays so: %2F is part of a name, and / is not.
+    """
+    path, mark, query = url.raw_path.partition(b"?")
+    path = path.rstrip(b"/")
+    path = path.removesuffix(endpoint.encode()) or b"/" if path else default.encode()
+    return url.copy_with(raw_path=path + mark + query)
+
+
+def host_and_path(url: httpx.URL) -> str:
+    """Return host and path of an address, without user, password and query."""
+    return f"{url.netloc.decode()}{url.raw_path.partition(b'?')[0].decode()}"
+
+
 def _is_host(name: str) -> bool:
     try:
         name.encode("ascii" if ":" in name else "idna")  # what the system's lookup will do
@@ -72,10 +88,12 @@ def bearer(key: str, variable: str) -> dict[str, str]:
 
 def is_loopback(url: httpx.URL) -> bool:
     """Return whether an address is this machine."""
+    host = url.host.removesuffix(".")
     try:
-        return ip_address(url.host).is_loopback
+        address = ip_address(host)
     except ValueError:
-        return url.host == "localhost" or url.host.endswith(".localhost")
+        return host == "localhost" or host.endswith(".localhost")
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def shown(url: httpx.URL) -> str:

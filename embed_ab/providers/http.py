@@ -119,24 +119,28 @@ class Server:
         list_name: str = "",
     ) -> None:
         self.base_url = httpx.URL(base_url)
-        own_host = f"[{self.base_url.host}]" if ":" in self.base_url.host else self.base_url.host
+        # A proxy cannot reach this machine's own loopback, whatever the environment says.
+        is_own = is_loopback(self.base_url)
         try:
             client = httpx.Client(
                 headers={"Accept-Encoding": "gzip", **(headers or {})},
                 timeout=httpx.Timeout(total_seconds, connect=connect_seconds, pool=None),
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
                 transport=transport,
-                # A proxy cannot reach this machine's own loopback, whatever the environment says.
-                mounts={f"all://{own_host}": None} if is_loopback(self.base_url) else None,
+                trust_env=not is_own,
+                verify=httpx.create_ssl_context(),  # with the CA bundle of the environment
             )
         except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:
+            hint = "Look at the variables SSL_CERT_FILE, HTTPS_PROXY, ALL_PROXY and NO_PROXY."
+            if isinstance(error, ImportError):
+                hint = "A SOCKS proxy needs a package: pip install 'httpx[socks]'."
             raise InputError(
                 # Not its words: they may hold part of a proxy's password.
                 f"no connection can be made: {type(error).__name__}",
-                hint="Look at the variables SSL_CERT_FILE, HTTPS_PROXY, ALL_PROXY and NO_PROXY.",
+                hint=hint,
             ) from None
         secrets = secrets_of(self.base_url, headers or {})
-        if secrets and self.base_url.scheme == "http" and not is_loopback(self.base_url):
+        if secrets and self.base_url.scheme == "http" and not is_own:
             _LOG.info("the key goes to %s over plain http", shown(self.base_url))
         self._close = weakref.finalize(self, client.close)
         self._client = client

@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.formats import counted
-from embed_ab.providers.addresses import bearer, read_base_url, shown
+from embed_ab.providers.addresses import (
+    bearer,
+    host_and_path,
+    read_base_url,
+    shown,
+    without_endpoint,
+)
 from embed_ab.providers.base import RerankerFacts, Scored
 from embed_ab.providers.http import RequestRefused, Server
 
@@ -71,7 +77,7 @@ class HttpReranker:
         }
         return RerankerFacts(
             details={
-                "server": f"{self._url.netloc.decode()}{self._url.path}",
+                "server": host_and_path(self._url),
                 "pairs too long": too_long[self.shape, self.truncate],
             }
         )
@@ -93,8 +99,7 @@ class HttpReranker:
                 f"http:{self.name} needs the address of a server, and {URL} is not set",
                 hint=f"Set {URL}=http://localhost:8080, or https://api.jina.ai/v1.",
             )
-        url = read_base_url(given, URL)
-        return url.copy_with(path=url.path.rstrip("/").removesuffix("/rerank") or "/")
+        return without_endpoint(read_base_url(given, URL), "/rerank")
 
     @cached_property
     def _headers(self) -> dict[str, str]:

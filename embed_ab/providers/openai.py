@@ -15,7 +15,14 @@ import httpx
 import numpy as np
 
 from embed_ab.errors import InputError, ProviderError
-from embed_ab.providers.addresses import bearer, is_secret_name, read_base_url, shown
+from embed_ab.providers.addresses import (
+    bearer,
+    host_and_path,
+    is_secret_name,
+    read_base_url,
+    shown,
+    without_endpoint,
+)
 from embed_ab.providers.base import (
     PLAIN_TEXT,
     ModelFacts,
@@ -70,9 +77,8 @@ class OpenAIEmbedder(ServedModel):
         public = sorted(
             pair for pair in self._url.params.multi_items() if not is_secret_name(pair[0])
         )
-        place = f"{self._url.netloc.decode().lower()}{self._url.path}"
         query = f"?{json.dumps(public)}" if public else ""
-        return f"openai|{place}{query}|{self.name}|dimensions={self.dimensions}"
+        return f"openai|{host_and_path(self._url)}{query}|{self.name}|dimensions={self.dimensions}"
 
     @property
     def missing_params(self) -> str:
@@ -97,7 +103,7 @@ class OpenAIEmbedder(ServedModel):
             query_prompt=self.query_prompt or "",
             document_prompt=self.document_prompt or "",
             details={
-                "server": f"{self._url.netloc.decode()}{self._url.path}",
+                "server": host_and_path(self._url),
                 # Some servers answer with the one model they hold, whatever was asked for.
                 **({"model that answered": reported} if reported != self.name else {}),
             },
@@ -203,8 +209,7 @@ class OpenAIEmbedder(ServedModel):
 def base_url(environ: Mapping[str, str]) -> httpx.URL:
     """The server that OPENAI_BASE_URL names, OpenAI's own without it. Raises: InputError."""
     url = read_base_url(environ.get("OPENAI_BASE_URL") or DEFAULT_URL, "OPENAI_BASE_URL")
-    path = url.path.rstrip("/")
-    return url.copy_with(path=path.removesuffix("/embeddings") or "/" if path else "/v1")
+    return without_endpoint(url, "/embeddings", default="/v1")
 
 
 def server(

@@ -13,7 +13,13 @@ from fake_openai import FakeOpenAI, answer, drip, half, hang_up, status
 
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers import http
-from embed_ab.providers.addresses import is_secret_name, read_base_url, shown
+from embed_ab.providers.addresses import (
+    is_loopback,
+    is_secret_name,
+    read_base_url,
+    shown,
+    without_endpoint,
+)
 from embed_ab.providers.http import CONNECT_SECONDS, RequestRefused, Server
 
 BODY = {"model": "text-embedding-3-small", "input": ["pump"]}
@@ -440,6 +446,51 @@ def test_a_proxy_is_used_but_not_for_this_machine(monkeypatch: pytest.MonkeyPatc
 
     assert proxy.paths == ["http://nowhere.invalid/v1/embeddings"]
     assert fake.paths == ["/v1/embeddings"]
+
+
+@pytest.mark.parametrize("variable", ["ALL_PROXY", "HTTP_PROXY"])
+def test_a_proxy_that_cannot_be_used_does_not_stand_before_this_machine(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "socks5://127.0.0.1:1")
+    with FakeOpenAI() as fake:
+        ask(fake)
+    with pytest.raises(InputError) as caught:
+        server("http://models.example/v1")
+
+    assert "httpx[socks]" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("address", "is_own"),
+    [
+        ("http://localhost:1", True),
+        ("http://localhost.", True),
+        ("http://127.9.0.1", True),
+        ("http://[::1]", True),
+        ("http://[::ffff:127.0.0.1]", True),
+        ("http://localhost.example", False),
+        ("http://10.0.0.1", False),
+    ],
+)
+def test_which_addresses_are_this_machine(address: str, is_own: bool) -> None:
+    assert is_loopback(read_base_url(address, "X")) is is_own
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("http://h/a%2Fb/v1/embeddings/", "http://h/a%2Fb/v1"),
+        ("http://h/v1%00?a=b%2Fc", "http://h/v1%00?a=b%2Fc"),
+        ("http://[::1]:80/embeddings", "http://[::1]/"),
+        ("http://h?a=b", "http://h/v1?a=b"),
+        ("http://h/", "http://h/v1"),
+    ],
+)
+def test_an_address_keeps_what_is_encoded_in_it(address: str, expected: str) -> None:
+    url = without_endpoint(read_base_url(address, "X"), "/embeddings", default="/v1")
+
+    assert str(url) == expected
 
 
 def test_half_a_surrogate_pair_does_not_stop_a_request() -> None:
