@@ -172,14 +172,14 @@ class OllamaChat:
     @cached_property
     def digest(self) -> str:
         """As `Chat.digest`."""
-        return self.digest_now()
+        try:
+            return self.digest_now()
+        except ollama.NotTold:
+            return ""  # a server that only speaks its chat
 
     def digest_now(self) -> str:
         """As `Chat.digest_now`."""
-        try:
-            return ollama.listed_digest(self.server, self.model) or ""
-        except RequestRefused:
-            return ""  # a server that only speaks its chat
+        return ollama.listed_digest(self.server, self.model) or ""
 
     def complete(
         self, messages: Sequence[Message], schema: Schema, *, seed: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,13 @@ KINDS: dict[str, Kind] = {
 _TO_CONVERT = frozenset({".pdf", ".doc", ".docx", ".odt", ".rtf", ".ppt", ".pptx", ".epub"})
 MAX_BYTES = 10_000_000
 MAX_JSONL_BYTES = 200_000_000
+MAX_DEPTH = 100
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# Controls, line ends, and what turns the direction of the text around it. Not isprintable(), which
+# knows no ideographic space and no joiner of an emoji.
+_UNSHOWN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]"
+)
 _FORMATS = "Files of .md, .txt, .rst, .html and .jsonl are read, in UTF-8."
 
 
@@ -120,6 +128,12 @@ def _files(folder: Path, without: Path, skipped: list[Skipped]) -> Iterator[tupl
 
     for parent, folders, names in os.walk(folder, onerror=unreadable, followlinks=False):
         here = Path(parent)
+        if len(here.relative_to(folder).parts) > MAX_DEPTH:
+            # The system takes no longer path, and os.walk goes down by recursion.
+            source = "/".join(here.relative_to(folder).parts[:3]) + "/…"
+            skipped.append(Skipped(source=source, reason=f"over {MAX_DEPTH} folders deep"))
+            folders.clear()
+            continue
         if here.resolve() == without:
             folders.clear()
             continue
@@ -140,7 +154,9 @@ def _files(folder: Path, without: Path, skipped: list[Skipped]) -> Iterator[tupl
 
 def _documents(source: str, path: Path, kind: Kind, *, may_be_link: bool) -> Iterator[Document]:
     """Yield the documents of one file. Raises: _Unusable, EvalsetError, OSError."""
-    if not source.isprintable():
+    if _SURROGATE.search(source):
+        raise _Unusable("its name is not UTF-8, or the locale is not: set PYTHONUTF8=1")
+    if _UNSHOWN.search(source):
         raise _Unusable("its name holds characters that cannot be shown")
     found = path.stat() if may_be_link else path.lstat()
     if stat.S_ISLNK(found.st_mode):

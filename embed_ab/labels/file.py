@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -148,7 +149,10 @@ def read(path: Path) -> list[tuple[int, Cells]]:
     reader = csv.reader(lines(), delimiter="\t", strict=True)
     wrong = partial(EvalsetError, path=path)
     try:
+        csv.field_size_limit(sys.maxsize)  # the default refuses what a person may paste
         columns = [name.strip() for name in next(reader, [])]
+        while columns[-2:] == ["", ""]:  # spreadsheets leave tabs at the end
+            columns.pop()
         if not {*_IDS, "grade"} <= set(columns) or len(set(columns)) < len(columns):
             raise wrong(
                 "the first line does not name the columns query-id, corpus-id and grade, each once",

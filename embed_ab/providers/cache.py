@@ -404,7 +404,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 def _unwritable(folder: Path, error: Exception) -> InputError:
     return InputError(
         f"{folder}: the cache folder cannot be used: {error}",
-        hint="Set EMBED_AB_CACHE_DIR to a folder that can be written, or use --no-cache.",
+        hint="Set EMBED_AB_CACHE_DIR to a folder with room that can be written, or use --no-cache.",
     )
 
 

@@ -24,7 +24,7 @@ from embed_ab.providers.base import (
     refuse_fields,
 )
 from embed_ab.providers.batching import Answer
-from embed_ab.providers.http import Server
+from embed_ab.providers.http import RequestRefused, Server
 from embed_ab.providers.served import ServedModel
 
 BATCH_SIZE = 8  # some versions give worse vectors from 16 texts on: ollama/ollama issue 6262
@@ -79,12 +79,19 @@ def server(
     )
 
 
+class NotTold(ProviderError):
+    """A server lists no models; unlike a RequestRefused it is never the fault of a text."""
+
+
 def listed_digest(server: Server, name: str) -> str | None:
     """Digest of the model that a name means on a server now; "" where it tells none, None without.
 
-    Raises: ProviderError.
+    Raises: NotTold, another ProviderError.
     """
-    listed = server.get("/api/tags").get("models")
+    try:
+        listed = server.get("/api/tags").get("models")
+    except RequestRefused as refused:
+        raise NotTold(refused.unquoted, hint=refused.hint, said=refused.said) from refused
     for model in listed if isinstance(listed, list) else []:
         is_model = isinstance(model, dict) and isinstance(model.get("name"), str)
         if is_model and _full_name(model["name"]) == _full_name(name):

@@ -15,6 +15,7 @@ import httpx
 import numpy as np
 
 from embed_ab.errors import InputError, ProviderError
+from embed_ab.formats import counted
 from embed_ab.providers.addresses import (
     bearer,
     host_and_path,
@@ -181,9 +182,8 @@ class OpenAIEmbedder(ServedModel):
                 said=self._server.masked(_error_text(reply)),
             )
         if len(items) != n_texts:
-            raise ProviderError(
-                f"{place}: {len(items)} vectors came back for {n_texts} texts", hint=_ONE_BY_ONE
-            )
+            came, asked = counted(len(items), "vector"), counted(n_texts, "text")
+            raise ProviderError(f"{place}: {came} came back for {asked}", hint=_ONE_BY_ONE)
         places: dict[int, int] = {}
         for place_in_answer, item in enumerate(items):
             index = item.get("index")

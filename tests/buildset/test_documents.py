@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embed_ab.buildset.chunks import Chunk, parts, split
-from embed_ab.buildset.documents import Document, read
+from embed_ab.buildset.documents import Document, Skipped, read
 from embed_ab.buildset.html_text import visible_text
 from embed_ab.errors import InputError
 
@@ -96,6 +97,42 @@ def test_a_folder_without_documents_is_an_error_that_says_why(tmp_path: Path) ->
 
     with pytest.raises(InputError, match=r"no text to read \(binary.txt: binary, not text\)"):
         read(tmp_path, without=NOWHERE)
+
+
+@pytest.mark.parametrize("name", ["a\u3000b.md", "a\u00a0b.md", "👩\u200d🔧.md"])
+def test_a_name_of_spaces_and_joiners_is_a_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(SENTENCE, encoding="utf-8")
+
+    documents, skipped = read(tmp_path, without=tmp_path / "out")
+
+    assert ([document.source for document in documents], skipped) == ([name], [])
+    (chunk,) = split(documents, 600)
+    assert len(chunk.id.split()) == 1  # as TREC files want it
+
+
+@pytest.mark.parametrize("name", ["a\u202eb.md", "a\u2028b.md", "a\x1b[1m.md"])
+def test_a_name_that_would_change_what_is_printed_is_left_out(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(SENTENCE, encoding="utf-8")
+
+    with pytest.raises(InputError, match="its name holds characters that cannot be shown"):
+        read(tmp_path, without=tmp_path / "out")
+
+
+def test_folders_within_folders_without_end_are_left_out(tmp_path: Path) -> None:
+    """Deeper than paths may be long, and than Python calls itself."""
+    (tmp_path / "a.md").write_text(SENTENCE, encoding="utf-8")
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1_200):
+        os.mkdir("deep", dir_fd=here)
+        here, outer = os.open("deep", os.O_RDONLY, dir_fd=here), here
+        os.close(outer)
+    os.close(here)
+
+    documents, skipped = read(tmp_path, without=tmp_path / "out")
+
+    assert [document.source for document in documents] == ["a.md"]
+    assert skipped == [Skipped(source="deep/deep/deep/…", reason="over 100 folders deep")]
+    subprocess.run(["rm", "-rf", tmp_path / "deep"], check=True)  # rmtree calls itself, too
 
 
 def test_one_file_may_be_given_and_may_be_a_link(tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_ollama import FakeOllama, Model, Reply, running
+from fake_ollama import FakeOllama, Model, Refused, Reply, running
 
 from embed_ab import cli
 from embed_ab.errors import InputError, ProviderError
 from embed_ab.providers.cache import VectorStore
 from embed_ab.providers.embed import CachedVectors, embed_cached, known_facts
-from embed_ab.providers.http import RequestRefused, Server
+from embed_ab.providers.http import Server
 from embed_ab.providers.mock import MockEmbedder
-from embed_ab.providers.ollama import OllamaEmbedder, base_url
+from embed_ab.providers.ollama import NotTold, OllamaEmbedder, base_url
 from embed_ab.providers.prompts import missing_prompt
 from embed_ab.systems import SystemSpec
 
@@ -175,6 +175,23 @@ def test_a_moved_tag_misses_the_cache(fake: FakeOllama, embedder: Any) -> None:
     assert cached(embedder(), ["one"], store).n_embedded == 1
 
 
+def test_a_list_of_models_that_is_refused_is_no_fault_of_a_text(
+    fake: FakeOllama, embedder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> dict[str, Any]:
+        raise Refused(400, "the input length exceeds the context length")
+
+    model = embedder()
+    model.embed(["one"], "document")
+    monkeypatch.setattr(fake, "_tags", refuse)
+    n_before = len(fake.embeds())
+
+    with pytest.raises(NotTold, match=r"GET .*/api/tags answered 400"):
+        model.embed(["two", "three"], "document")
+
+    assert len(fake.embeds()) == n_before + 1
+
+
 def test_an_unmoved_tag_hits_the_cache(embedder: Any) -> None:
     store = VectorStore.open(None)
     cached(embedder(), ["one"], store)
@@ -223,7 +240,7 @@ def test_a_server_that_is_down_is_said_within_five_seconds() -> None:
 def test_a_server_that_is_no_ollama_is_said(fake: FakeOllama, embedder: Any) -> None:
     environ = {"OLLAMA_HOST": f"{fake.address}/elsewhere"}
 
-    with pytest.raises(RequestRefused, match="answered 404") as caught:
+    with pytest.raises(NotTold, match="answered 404") as caught:
         _ = embedder(environ=environ).fingerprint
 
     assert "Check that OLLAMA_HOST is an Ollama server" in caught.value.hint

@@ -325,7 +325,7 @@ def test_vectors_are_placed_by_their_index(store: VectorStore) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda data: data.pop(), "1 vectors came back for 2 texts"),
+        (lambda data: data.pop(), "1 vector came back for 2 texts"),
         (lambda data: data.append(data[0]), "3 vectors came back for 2 texts"),
         (lambda data: data[1].update(index=0), "the index 0 twice"),
         (lambda data: data[1].update(index=2), "the index 2 that no text has"),

@@ -133,6 +133,17 @@ def test_a_fault_is_named_with_its_line(
     assert str(raised.value).startswith(f"{path}:{line}: ")
 
 
+def test_a_long_cell_and_tabs_at_the_end_of_lines_are_read(tmp_path: Path) -> None:
+    """The csv module takes 131,072 characters unless it is told otherwise."""
+    path = tmp_path / "l.tsv"
+    note = "x" * 200_000
+    path.write_text(f"query-id\tcorpus-id\tgrade\tnote\t\t\t\nq\td\t1\t{note}\t\t\t\n", "utf-8")
+
+    ((_, row),) = read(path)
+
+    assert (row["grade"], row["note"]) == ("1", note)
+
+
 def test_judged_rows_are_kept_with_what_a_person_added() -> None:
     rows = [row("q", "d1", impact="0.2"), row("q", "d2", impact="0.1")]
     earlier = [
