@@ -52,7 +52,7 @@ CODES = {
     "duplicate_hits": "A run file holds a document twice for a query; the first line counts.",
     "unknown_documents": "A run file holds documents or queries that the set lacks.",
     "missing_queries": "A run file holds nothing for some queries of the set.",
-    "shallow_run": "A system returns fewer documents than a metric looks at.",
+    "shallow_run": "For many queries a system returns fewer documents than a metric looks at.",
     "bm25_zero_hits": "BM25 finds nothing for more than 5 % of the queries: wrong tokens?",
     "unpinned_model": "A model from a hub has no commit, so its weights may change overnight.",
 }
@@ -299,6 +299,7 @@ def _truncated_pairs(e: Evidence) -> Iterator[Caution]:
 
 
 # A server does not tell its limit, so that no fingerprint has it.
+_MANY_SHALLOW = 0.05  # of the queries; a search may well find little for a few
 _STAYS_CUT = "Then run `embed-ab cache clear`: vectors in the cache stay those of the cut texts."
 
 
@@ -578,21 +579,22 @@ def _missing_queries(e: Evidence) -> Iterator[Caution]:
 
 def _shallow_run(e: Evidence) -> Iterator[Caution]:
     deepest = min(e.cutoffs[-1], int(np.sum(~e.evalset.is_empty)))
+    evaluated = e.gold >= 0
     for side, system in e.sides:
-        if system.origin.file is not None:
-            longest = system.origin.file.longest
-            advice = f"Write at least {deepest} documents of each query, or lower the cutoff."
-        elif system.parts:
-            longest = int(np.max((system.run.documents >= 0).sum(axis=1)))
-            advice = f"Give it depth={deepest} after a semicolon, or lower the cutoff."
-        else:
+        if system.origin.file is None and not system.parts:
             continue
-        if longest < deepest:
+        n_found = system.run.lengths[evaluated]
+        # A query without any is a missing one.
+        n = int(np.count_nonzero((n_found > 0) & (n_found < deepest)))
+        if n > _MANY_SHALLOW * len(n_found):
+            file = f"Write at least {deepest} documents of each query"
+            parts = f"Let its depth=, and what it is made of, reach {deepest} documents"
             yield Caution(
                 code="shallow_run",
-                message=f"{side} ({system.origin.system}) has at most "
-                f"{_n(longest, 'document')} for a query, and metrics look at {deepest} ranks.",
-                advice=advice,
+                message=f"{side} ({system.origin.system}) has fewer than "
+                f"{_n(deepest, 'document')} for {n:,} of {_n(len(n_found), 'query', 'queries')}, "
+                f"and metrics look at {deepest} ranks.",
+                advice=f"{file if system.origin.file else parts}, or lower the cutoff.",
             )
 
 

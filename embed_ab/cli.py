@@ -489,6 +489,12 @@ def _run_rerank(arguments: dict[str, Any]) -> int:
     settings = commands.for_one_first_stage(_settings(flags))
     with _progress(is_quiet=settings.quiet) as on_progress:
         finished = commands.compare(settings, on_progress=on_progress)
+    candidates = finished.comparison.candidates
+    if candidates is None or not candidates.same_for_a:  # checked, not assumed
+        raise EmbedAbError(
+            "A and B did not order the same candidates, so their difference is not the reranker's",
+            hint="This is a bug: they share a first stage. Please report it.",
+        )
     return _show(finished, is_quiet=settings.quiet)
 
 

@@ -19,7 +19,7 @@ from embed_ab.search import PRODUCTS_AT_ONCE, QUERIES_AT_ONCE
 Precision = Literal["float32", "int8", "ubinary"]
 PRECISIONS: Final[tuple[Precision, ...]] = get_args(Precision)
 OVERSAMPLING: Final = 4
-"""With rescoring, so many times the depth are candidates."""
+"""With rescoring, so many times the depth are candidates unless another number is asked for."""
 
 _BLOCK = 2048  # documents at once
 _EXACT_TERMS = 1024  # products of two int8 that float32 sums without rounding: 2^14 · 2^10 = 2^24
@@ -30,11 +30,6 @@ _NOTHING: Final = np.iinfo(np.int64).max
 def bytes_per_vector(dimension: int, precision: Precision) -> int:
     """Return what one vector takes; for ubinary the last byte may be part empty."""
     return {"float32": 4 * dimension, "int8": dimension, "ubinary": -(-dimension // 8)}[precision]
-
-
-def n_candidates(depth: int, n_documents: int) -> int:
-    """Return how many documents of a query are rescored."""
-    return min(OVERSAMPLING * depth, n_documents)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +77,7 @@ def top_k(
     depth: int,
     precision: Precision,
     *,
-    rescore: bool,
+    n_rescored: int,
     block: int = _BLOCK,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return each query's `depth` best documents by their codes, ties by ascending index.
@@ -91,12 +86,13 @@ def top_k(
     documents: (n_documents, dimension), the same; with int8 they calibrate.
     precision: "int8": inner product of the codes of query and document.
         "ubinary": Hamming distance of their bits, the score is its negative.
-    rescore: the best OVERSAMPLING · depth by that are ordered anew by the inner product of the
-        float query with the document's values, where a bit counts as 0 or 1.
+    n_rescored: so many of the best by that are ordered anew by the inner product of the float
+        query with the document's values, where a bit counts as 0 or 1, and no others are returned;
+        0 takes the order of the codes.
     block: documents at once; bounds the memory and does not change the result.
     Returns: documents and scores, (n_queries, depth) each, best first; -1 and -inf where nothing.
-    Source: sentence_transformers.util.quantization (`semantic_search_usearch`), with OVERSAMPLING
-        for its rescore_multiplier.
+    Source: sentence_transformers.util.quantization (`semantic_search_usearch`), whose
+        rescore_multiplier times top_k is n_rescored.
     """
     if not len(documents):
         shape = len(queries), depth
@@ -121,9 +117,9 @@ def top_k(
         def values(rows: NDArray[np.int32]) -> NDArray[np.float64]:
             return np.unpackbits(bits[rows], axis=-1, count=queries.shape[1]).astype(np.float64)
 
-    n_found = n_candidates(depth, len(documents)) if rescore else depth
+    n_found = min(n_rescored, len(documents)) or depth
     found, scores = _nearest(distances, len(queries), len(documents), n_found, block)
-    return _rescored(queries, values, found, depth) if rescore else (found, scores)
+    return _rescored(queries, values, found, depth) if n_rescored else (found, scores)
 
 
 def _products(queries: NDArray[np.int8], documents: NDArray[np.int8]) -> NDArray[np.int64]:

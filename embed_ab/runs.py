@@ -30,6 +30,12 @@ class Run:
     documents: NDArray[np.int32]
     scores: NDArray[np.float64]
 
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many documents each query has; (n_queries,)."""
+        lengths: NDArray[np.int64] = np.count_nonzero(self.documents >= 0, axis=1)
+        return lengths
+
     def cut(self, depth: int) -> Run:
         """Return the run with its first `depth` ranks."""
         return replace(self, documents=self.documents[:, :depth], scores=self.scores[:, :depth])
@@ -112,7 +118,6 @@ class RunFile:
     n_unknown_documents: hits of documents that the set lacks; they take no rank.
     n_unknown_queries: hits for queries that the set lacks.
     n_missing_queries: queries of the set without any hit that counts.
-    longest: most documents of a query, before the run was cut to the depth asked for.
     """
 
     run: Run
@@ -121,7 +126,6 @@ class RunFile:
     n_unknown_documents: int
     n_unknown_queries: int
     n_missing_queries: int
-    longest: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +200,6 @@ def read(
         n_unknown_documents=hits.n_unknown_documents,
         n_unknown_queries=hits.n_unknown_queries,
         n_missing_queries=int(np.count_nonzero(counts == 0)),
-        longest=int(counts.max(initial=0)),
     )
 
 

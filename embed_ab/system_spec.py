@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from embed_ab.errors import InputError
-from embed_ab.quantise import PRECISIONS, Precision
+from embed_ab.quantise import OVERSAMPLING, PRECISIONS, Precision
 
 MAX_NESTING = 4
 MAX_CONSTITUENTS = 10
@@ -165,10 +165,12 @@ class SystemSpec:
         """What each dimension of a document's vector is kept as."""
         return self.options.get("precision", "float32")  # type: ignore[return-value]  # checked
 
-    @property
-    def rescore(self) -> bool:
-        """Whether candidates found by quantised vectors are ordered anew by the float query."""
-        return self.precision != "float32" and self.options.get("rescore", "yes") == "yes"
+    def n_rescored(self, depth: int) -> int:
+        """Return how many documents, found by quantised vectors, are ordered anew; 0 for none."""
+        asked = self.options.get("rescore", "yes")
+        if self.precision == "float32" or asked == "no":
+            return 0
+        return OVERSAMPLING * depth if asked == "yes" else int(asked)
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -454,15 +456,17 @@ def _check_options(spec: SystemSpec, known: tuple[str, ...]) -> None:
                 f"unknown option '{_short(key)}' in '{_short(str(spec))}'",
                 hint=f"{spec.provider}{colon} takes {', '.join(known) or 'no options'}.",
             )
-        if key in _WHOLE_NUMBERS and not (re.fullmatch("[0-9]{1,9}", item) and int(item) > 0):
+        if key in _WHOLE_NUMBERS and not _is_count(item):
             raise InputError(
                 f"'{_short(str(spec))}': {key}={_short(item)} is not a whole number above 0",
                 hint=f"Write {key}={100 if key in ('k', 'depth') else 256}.",
             )
+        if key == "rescore" and _is_count(item):
+            continue
         if key in _CHOICES and item not in _CHOICES[key]:
             raise InputError(
                 f"'{_short(str(spec))}': {key}={_short(item)} is not one of "
-                f"{', '.join(_CHOICES[key])}",
+                f"{', '.join(_CHOICES[key])}" + (", N" if key == "rescore" else ""),
                 hint=f"Write {key}={_CHOICES[key][-1]}, or leave it out.",
             )
 
@@ -482,6 +486,10 @@ def _check_embeddable(spec: SystemSpec) -> None:
         f"'{_short(text)}' holds a semicolon or a parenthesis without its other half",
         hint="Rename the file or folder to use it inside of another system.",
     )
+
+
+def _is_count(text: str) -> bool:
+    return bool(re.fullmatch("[0-9]{1,9}", text)) and int(text) > 0
 
 
 def _is_plain(text: str) -> bool:

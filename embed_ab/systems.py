@@ -454,29 +454,46 @@ def _joined(
     at = spec.number("depth") or fusion.DEPTH
     parts = [constituent(part, at) for part in spec.systems]
     runs = [part.system.run for part in parts]
+    reach = min(at, int(np.count_nonzero(~evalset.is_empty)))
     if spec.reranker is not None:
         candidates = runs[0].cut(at)
         reranked = reordered(spec.reranker, evalset, candidates, ready, on_progress)
-        how = {"reranked": f"the first {at:,} documents, by {spec.reranker}"}
+        how = {"reranked": f"the first {_reached(reach, candidates)}, by {spec.reranker}"}
         if spec.reranker.provider != "none":
             by = System(run=reranked.run, origin=reranked.origin)
             parts.append(Retrieved(system=by, rerank_seconds=reranked.seconds))
         made = _of_parts(spec, replace(reranked.run, name=str(spec)).cut(depth), how, parts)
         return replace(made, system=replace(made.system, candidates=candidates))
+    short = {
+        f"depth of {part}": _reached(reach, run)
+        for part, run in zip(spec.systems, runs, strict=True)
+        if (run.lengths < reach).any()
+    }
     if spec.provider == "rrf":
         k = spec.number("k") or fusion.K
-        how = {"joined by": f"1 / ({k} + rank), of the first {at:,} documents of each"}
+        how = {"joined by": f"1 / ({k} + rank), of the first {reach:,} documents of each"} | short
         run = fusion.rrf(runs, k=k, depth=depth, name=str(spec))
     else:
         kind = spec.normalise
         lacking = "0" if kind == "minmax" else "the lowest"
         weights = " and ".join(f"{weight:g}" for weight in spec.weights)
         how = {
-            "joined by": f"{kind} scores of the first {at:,} documents of each, times {weights}; "
-            f"a document that one lacks gets {lacking} there"
+            "joined by": f"{kind} scores of the first {reach:,} documents of each, "
+            f"times {weights}; a document that one lacks gets {lacking} there"
         }
         run = fusion.blend(runs, spec.weights, kind, depth=depth, name=str(spec))
     return _of_parts(spec, run, how, parts)
+
+
+def _reached(depth: int, run: Run) -> str:
+    """How many documents of a run there are, where that is not the depth for every query."""
+    said = f"{depth:,} documents"
+    n = int(np.count_nonzero(run.lengths < depth))
+    if not n:
+        return said
+    least, most = int(run.lengths.min()), int(run.lengths.max())
+    has = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    return f"{said} (fewer for {n:,} of {len(run.lengths):,} queries, which have {has})"
 
 
 def _of_parts(
@@ -615,7 +632,8 @@ def _ranked(
     if precision == "float32":
         found, scores = search.top_k(queries, documents, depth)
     else:
-        found, scores = quantise.top_k(queries, documents, depth, precision, rescore=spec.rescore)
+        n = spec.n_rescored(depth)
+        found, scores = quantise.top_k(queries, documents, depth, precision, n_rescored=n)
     return Run(
         name=str(spec),
         # Rows of the searched matrix back to documents; both ascend, so ties stay by id.
@@ -634,8 +652,7 @@ def _quantisation(spec: SystemSpec, n_documents: int, depth: int) -> dict[str, s
         "ubinary": "ubinary, a bit for each dimension, 1 above 0",
     }
     by = {"int8": "inner product of the codes", "ubinary": "Hamming distance"}[spec.precision]
-    if spec.rescore:
-        n = quantise.n_candidates(depth, n_documents)
+    if n := min(spec.n_rescored(depth), n_documents):
         by += f"; the first {n:,} ordered anew by the float query and the quantised document"
     return {"precision": said[spec.precision], "searched by": by}
 

@@ -108,6 +108,25 @@ def test_a_run_cut_at_10_is_too_shallow_for_recall_at_20(place: Path) -> None:
     assert "shallow_run" not in codes(compared("run:top.trec", "mock:word"))
 
 
+def test_a_depth_that_is_not_reached_is_said(place: Path) -> None:
+    """The set has 40 documents, the file ten for each query."""
+    lines = Path("runs/a.trec").read_text("utf-8").splitlines()
+    Path("top.trec").write_text("\n".join(x for x in lines if int(x.split()[3]) <= 10), "utf-8")
+
+    result = compared("rrf(run:top.trec, mock:word)", "rerank(run:top.trec, none; depth=12)")
+
+    n = len(result["queries"])
+    a, b = (system["details"] for system in result["systems"][:2])
+    assert (
+        a["depth of run:top.trec"] == f"40 documents (fewer for {n} of {n} queries, which have 10)"
+    )
+    assert "depth of mock:word" not in a
+    assert (
+        b["reranked"]
+        == f"the first 12 documents (fewer for {n} of {n} queries, which have 10), by none"
+    )
+
+
 def test_a_hybrid_of_models_is_that_of_their_run_files(place: Path) -> None:
     """Exported scores strictly decrease, so that both rank their constituents alike."""
     result = compared(
@@ -136,7 +155,7 @@ def test_a_hybrid_says_what_it_is_made_of(place: Path) -> None:
     system = result["systems"][0]
     assert system["is_mock"]
     assert system["details"] == {
-        "joined by": "minmax scores of the first 100 documents of each, times 0.7 and 0.3; a "
+        "joined by": "minmax scores of the first 40 documents of each, times 0.7 and 0.3; a "
         "document that one lacks gets 0 there",
         "system 1": "mock:word; 256 dimensions",
         "system 2": "mock:char3,dim=64; 64 dimensions",

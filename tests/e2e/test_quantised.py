@@ -106,7 +106,8 @@ def test_ties_of_distances_in_bits_are_not_laid_to_identical_texts(tmp_path: Pat
     ("text", "said"),
     [
         ("mock:char3,precision=int4", "precision=int4 is not one of float32, int8, ubinary"),
-        ("mock:char3,precision=int8,rescore=true", "rescore=true is not one of yes, no"),
+        ("mock:char3,precision=int8,rescore=true", "rescore=true is not one of yes, no, N"),
+        ("mock:char3,precision=int8,rescore=0", "rescore=0 is not one of yes, no, N"),
         ("mock:char3,rescore=no", "rescore has no meaning for vectors of full precision"),
         ("mock:char3,precision=float32,rescore=yes", "rescore has no meaning"),
         ("bm25:auto,precision=int8", "unknown option 'precision'"),
@@ -121,12 +122,15 @@ def test_options_without_a_meaning_are_refused(text: str, said: str) -> None:
 def test_every_provider_with_vectors_takes_them(provider: str) -> None:
     spec = SystemSpec.parse(f"{provider}:x,dim=8,precision=ubinary,rescore=no")
 
-    assert (spec.precision, spec.rescore) == ("ubinary", False)
+    assert (spec.precision, spec.n_rescored(10)) == ("ubinary", 0)
 
 
-def test_rescoring_is_on_where_it_has_a_meaning() -> None:
-    assert SystemSpec.parse("mock:word,precision=int8").rescore
-    assert not SystemSpec.parse("mock:word").rescore
+def test_how_many_are_rescored() -> None:
+    assert SystemSpec.parse("mock:word,precision=int8").n_rescored(10) == 40
+    assert SystemSpec.parse("mock:word,precision=int8,rescore=25").n_rescored(10) == 25
+    asked = {"provider": "mock", "name": "word", "precision": "int8", "rescore": 25}
+    assert SystemSpec.parse(asked).n_rescored(10) == 25  # as YAML has it
+    assert SystemSpec.parse("mock:word").n_rescored(10) == 0
 
 
 def test_yaml_may_say_no_without_quotes(tmp_path: Path) -> None:

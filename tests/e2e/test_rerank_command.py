@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fake_reranker import FakeReranker, edit_results, fake_score
 
@@ -109,6 +110,19 @@ def test_a_reranker_with_scores_from_a_file(folder: Path, first: str) -> None:
     assert candidates == {"depth": 3, "out_of_reach": ["q3"], "same_for_a": True}
     assert found["candidates"]["recall"] == pytest.approx(2 / 3)
     assert (found["evalset"]["n_evaluated"], found["evalset"]["n_excluded"]) == (3, 1)
+
+
+def test_sides_that_order_other_candidates_are_an_error(
+    folder: Path, first: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They share a first stage, so that only a fault of ours can come to this."""
+    monkeypatch.setattr("embed_ab.rerank.differing", lambda before, after: np.array([0]))
+    words = ["--first-stage", first, "--depth", "3", "-b", scores_of(folder, RIGHT)]
+
+    code, _ = run(folder, *words)
+
+    assert code == 3
+    assert "A and B did not order the same candidates" in capsys.readouterr().err
 
 
 def test_every_surface_says_how_far_reordering_can_go(

@@ -44,7 +44,7 @@ def test_rescored_values_are_those_of_its_einsum(precision: str) -> None:
     else:
         values = np.unpackbits(codes, axis=-1)[:, :100].astype(int)
 
-    found, scores = top_k(queries, documents, 100, precision, rescore=True)  # all 400 rescored
+    found, scores = top_k(queries, documents, 100, precision, n_rescored=400)
 
     expected = np.einsum("ij,kj->ik", queries, values).astype(np.float64)
     np.testing.assert_allclose(scores, np.take_along_axis(expected, found, axis=1), atol=1e-6)

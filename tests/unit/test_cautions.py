@@ -367,7 +367,7 @@ def test_an_ignored_caution_is_hidden_and_named() -> None:
 def from_file(**counts: int) -> System:
     """A, as if a run file of 440 lines had held it."""
     none = ("n_duplicates", "n_unknown_documents", "n_unknown_queries", "n_missing_queries")
-    file = RunFile(run=A.run, **({"n_lines": 440, "longest": 11} | dict.fromkeys(none, 0) | counts))
+    file = RunFile(run=A.run, **({"n_lines": 440} | dict.fromkeys(none, 0) | counts))
     return replace(A, origin=replace(A.origin, system="run:a.trec", file=file))
 
 
@@ -401,18 +401,30 @@ def test_missing_queries() -> None:
     )
 
 
-def test_shallow_run() -> None:
-    text = message("shallow_run", from_file(longest=9))
+def shortened(system: System, n_queries: int, n_documents: int) -> System:
+    """A system that has so few documents for the first so many queries."""
+    documents = system.run.documents.copy()
+    documents[:n_queries, n_documents:] = -1
+    return replace(system, run=replace(system.run, documents=documents))
 
-    assert "has at most 9 documents for a query, and metrics look at 10 ranks" in text
-    assert "shallow_run" not in codes(from_file(longest=10))
+
+def test_shallow_run() -> None:
+    """More than a twentieth of the 40 queries; of a query without any is told elsewhere."""
+    text = message("shallow_run", shortened(from_file(), 3, 9))
+
+    assert "has fewer than 10 documents for 3 of 40 queries, and metrics look at 10 ranks" in text
+    assert "shallow_run" not in codes(shortened(from_file(), 2, 9))
+    assert "shallow_run" not in codes(shortened(from_file(), 40, 10))
+    assert "shallow_run" not in codes(shortened(from_file(), 3, 0))
 
 
 def test_shallow_run_of_a_hybrid() -> None:
     """Runs of this file are 11 deep: enough for the top 10, not for the top 20."""
     hybrid = replace(A, parts=(A, B))
 
-    assert "has at most 11 documents" in message("shallow_run", hybrid, metrics="ndcg@20")
+    text = message("shallow_run", hybrid, metrics="ndcg@20")
+
+    assert "has fewer than 20 documents for 40 of 40 queries" in text
     assert "shallow_run" not in codes(hybrid)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from embed_ab import search
-from embed_ab.quantise import Precision, Ranges, bytes_per_vector, n_candidates, signs, top_k
+from embed_ab.quantise import Precision, Ranges, bytes_per_vector, signs, top_k
 
 Vectors = NDArray[np.float32]
 
@@ -71,7 +71,7 @@ def test_hamming_distance_orders_and_ties_go_by_index() -> None:
     queries = vectors([1, 1, 1, 1])
     documents = vectors([1, -1, -1, -1], [1, 1, -1, 1], [1, 1, 1, 1], [-1, 1, 1, 1])
 
-    found, scores = top_k(queries, documents, 4, "ubinary", rescore=False)
+    found, scores = top_k(queries, documents, 4, "ubinary", n_rescored=0)
 
     # bits that differ: 3, 1, 0, 1; documents 1 and 3 tie
     assert found.tolist() == [[2, 1, 3, 0]]
@@ -82,7 +82,7 @@ def test_the_inner_product_of_codes_orders_int8() -> None:
     documents = vectors([0, 255], [255, 0], [128, 128])
     queries = vectors([255, 0])
 
-    found, scores = top_k(queries, documents, 3, "int8", rescore=False)
+    found, scores = top_k(queries, documents, 3, "int8", n_rescored=0)
 
     # codes: query (127, -128); documents (-128, 127), (127, -128), (0, 0)
     # products: -2·127·128 = -32512; 127² + 128² = 32513; 0
@@ -94,8 +94,8 @@ def test_rescoring_weighs_the_bits_by_the_float_query() -> None:
     queries = vectors([0.9, 0.1, 0.1])
     documents = vectors([-1, 1, 1], [1, -1, -1], [1, 1, -1])
 
-    plain, _ = top_k(queries, documents, 3, "ubinary", rescore=False)
-    rescored, scores = top_k(queries, documents, 3, "ubinary", rescore=True)
+    plain, _ = top_k(queries, documents, 3, "ubinary", n_rescored=0)
+    rescored, scores = top_k(queries, documents, 3, "ubinary", n_rescored=12)
 
     # distances to 111: 1, 2, 1; rescored: 0.1 + 0.1, 0.9, 0.9 + 0.1
     assert plain.tolist() == [[0, 2, 1]]
@@ -107,33 +107,36 @@ def test_rescoring_takes_the_value_at_which_an_int8_step_begins() -> None:
     documents = vectors([0, 255], [255, 0], [100.5, 128])
     queries = vectors([0.5, 0.25])
 
-    found, scores = top_k(queries, documents, 3, "int8", rescore=True)
+    found, scores = top_k(queries, documents, 3, "int8", n_rescored=12)
 
     # 0.25 · 255 = 63.75; 0.5 · 255 = 127.5; 0.5 · 100 (not 100.5) + 0.25 · 128 = 82
     assert found.tolist() == [[1, 2, 0]]
     assert scores.tolist() == [[127.5, 82, 63.75]]
 
 
-def test_rescoring_sees_four_times_the_depth_and_no_more() -> None:
-    # One of depth 1 among five: the fifth by distance would be the best by the float query.
+def test_rescoring_sees_so_many_and_returns_no_others() -> None:
+    # Among five: the fifth by distance would be the best by the float query.
     queries = vectors([1] + [0.01] * 8)
     near = [[-1] + [1] * 7 + [-1]] * 4  # distance 2, rescored 7 · 0.01 = 0.07
     far = [1] + [-1] * 3 + [1] * 5  # distance 3, rescored 1 + 5 · 0.01 = 1.05
+    documents = vectors(*near, far)
 
-    five, _ = top_k(queries, vectors(*near, far), 1, "ubinary", rescore=True)
-    four, _ = top_k(queries, vectors(*near[:3], far), 1, "ubinary", rescore=True)
+    four, _ = top_k(queries, documents, 1, "ubinary", n_rescored=4)
+    five, _ = top_k(queries, documents, 1, "ubinary", n_rescored=5)
+    two, scores = top_k(queries, documents, 3, "ubinary", n_rescored=2)
 
-    assert n_candidates(1, 5) == 4
-    assert (five.tolist(), four.tolist()) == ([[0]], [[3]])
+    assert (four.tolist(), five.tolist(), two.tolist()) == ([[0]], [[4]], [[0, 1, -1]])
+    assert scores[0] == pytest.approx([0.07, 0.07, -np.inf])
 
 
 @pytest.mark.parametrize("precision", ["int8", "ubinary"])
-@pytest.mark.parametrize("rescore", [True, False])
-def test_what_is_not_there_is_nothing(precision: Precision, rescore: bool) -> None:
+@pytest.mark.parametrize("n_rescored", [0, 12])
+def test_what_is_not_there_is_nothing(precision: Precision, n_rescored: int) -> None:
     found, scores = top_k(
-        random_unit(2, 8), random_unit(1, 8, seed=1), 3, precision, rescore=rescore
+        random_unit(2, 8), random_unit(1, 8, seed=1), 3, precision, n_rescored=n_rescored
     )
-    none, _ = top_k(random_unit(2, 8), np.empty((0, 8), np.float32), 1, precision, rescore=rescore)
+    nothing = np.empty((0, 8), np.float32)
+    none, _ = top_k(random_unit(2, 8), nothing, 1, precision, n_rescored=n_rescored)
 
     assert found.tolist() == [[0, -1, -1]] * 2
     assert np.isneginf(scores[:, 1:]).all()
@@ -141,7 +144,7 @@ def test_what_is_not_there_is_nothing(precision: Precision, rescore: bool) -> No
 
 
 def by_definition(
-    queries: Vectors, documents: Vectors, depth: int, precision: Precision, *, rescore: bool
+    queries: Vectors, documents: Vectors, depth: int, precision: Precision, *, n_rescored: int
 ) -> list[list[int]]:
     """Pair by pair in Python's whole numbers, every row sorted whole."""
     ranges = Ranges.of(documents)
@@ -156,10 +159,10 @@ def by_definition(
     lists = []
     for query, row in zip(queries, distance, strict=True):
         order = sorted(range(len(row)), key=lambda index: (row[index], index))
-        if rescore:
+        if n_rescored:
             score = [float(np.sum(query * value)) for value in values]
             order = sorted(
-                order[: 4 * depth],
+                order[:n_rescored],
                 key=lambda index: (-score[index], index),
             )
         lists.append(order[:depth])
@@ -172,7 +175,7 @@ def by_definition(
     shape=st.tuples(st.integers(1, 5), st.integers(1, 40), st.integers(1, 70)),
     depth=st.integers(1, 6),
     precision=st.sampled_from(["int8", "ubinary"]),
-    rescore=st.booleans(),
+    n_rescored=st.integers(0, 30),
     block=st.integers(1, 50),
 )
 def test_search_is_what_its_definition_says_in_blocks_of_any_size(
@@ -180,7 +183,7 @@ def test_search_is_what_its_definition_says_in_blocks_of_any_size(
     shape: tuple[int, int, int],
     depth: int,
     precision: Precision,
-    rescore: bool,
+    n_rescored: int,
     block: int,
 ) -> None:
     n_queries, n_documents, dimension = shape
@@ -188,9 +191,9 @@ def test_search_is_what_its_definition_says_in_blocks_of_any_size(
     documents[n_documents // 2 :] = documents[: n_documents - n_documents // 2]  # twins tie
     queries = random_unit(n_queries, dimension, seed + 1)
 
-    found, _ = top_k(queries, documents, depth, precision, rescore=rescore, block=block)
+    found, _ = top_k(queries, documents, depth, precision, n_rescored=n_rescored, block=block)
 
-    expected = by_definition(queries, documents, depth, precision, rescore=rescore)
+    expected = by_definition(queries, documents, depth, precision, n_rescored=n_rescored)
     assert [[index for index in row if index >= 0] for row in found.tolist()] == expected
 
 
@@ -203,7 +206,7 @@ def test_int8_products_are_exact_however_long_the_vectors(dimension: int) -> Non
     queries = np.full((1, dimension), 255, dtype=np.float32)
 
     found, scores = top_k(
-        queries, np.concatenate([documents, ranges_from]), 2, "int8", rescore=False
+        queries, np.concatenate([documents, ranges_from]), 2, "int8", n_rescored=0
     )
 
     # 127² · dimension, and once 127 · 126
@@ -215,7 +218,7 @@ def test_int8_with_rescoring_finds_nearly_what_float32_finds() -> None:
     documents, queries = random_unit(500, 64), random_unit(50, 64, seed=1)
 
     exact, _ = search.top_k(queries, documents, 10)
-    found, _ = top_k(queries, documents, 10, "int8", rescore=True)
+    found, _ = top_k(queries, documents, 10, "int8", n_rescored=40)
 
     shared = [len({*a} & {*b}) for a, b in zip(exact.tolist(), found.tolist(), strict=True)]
     assert sum(shared) >= 480  # of 500

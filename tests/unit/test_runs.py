@@ -280,7 +280,7 @@ def test_a_run_is_cut_after_it_is_ordered(tmp_path: Path) -> None:
     found = given_run(tmp_path, text, depth=2)
 
     assert found.run.documents.tolist() == [[1, 2], [-1, -1]]
-    assert found.longest == 3
+    assert found.run.lengths.tolist() == [2, 0]
 
 
 def test_a_run_shorter_than_the_depth_ends_with_nothing(tmp_path: Path) -> None:
