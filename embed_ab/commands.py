@@ -43,10 +43,13 @@ from embed_ab.matrix import LABELS, Matrix, compare_all
 from embed_ab.matrix import redacted as redacted_matrix
 from embed_ab.metrics import Metric
 from embed_ab.origin import System
+from embed_ab.parity_systems import subject
 from embed_ab.providers.base import Role
 from embed_ab.providers.cache import StoreInfo, VectorStore, cache_folder, clear_store
 from embed_ab.records import is_blank
+from embed_ab.registry import Side, embeds
 from embed_ab.result import Comparison, Measured, Wait, redacted
+from embed_ab.retrieved import Retrieved
 from embed_ab.settings import LISTS, MATRIX_KEYS, Settings, flags_of, key_of
 from embed_ab.system_spec import SystemSpec
 from embed_ab.systems import OnProgress
@@ -308,19 +311,19 @@ def compare_evalset(
 def _retrieve_all(
     evalset: Evalset,
     specs: Mapping[str, SystemSpec],
-    sides: Mapping[str, systems.Side],
+    sides: Mapping[str, Side],
     settings: Settings,
     on_progress: OnProgress,
-) -> tuple[dict[str, systems.Retrieved], dict[str, float]]:
+) -> tuple[dict[str, Retrieved], dict[str, float]]:
     """Rank the set by each system, and say how long each took; all by label."""
     options = settings.options()
     seconds: dict[str, float] = {}
-    retrieved: dict[str, systems.Retrieved] = {}
-    shared: dict[str, systems.Retrieved] = {}
+    retrieved: dict[str, Retrieved] = {}
+    shared: dict[str, Retrieved] = {}
     ready = systems.Ready()
     for label, spec in specs.items():
         systems.check(spec, sides[label], evalset, ready)
-    needs_store = any(map(systems.embeds, specs.values()))
+    needs_store = any(map(embeds, specs.values()))
     folder = cache_folder(os.environ) if settings.cache and needs_store else None
     with closing(VectorStore.open(folder)) as store:
         for label, spec in specs.items():
@@ -356,7 +359,7 @@ def _specs(settings: Settings) -> dict[str, SystemSpec]:
 
 
 def _measured(
-    finished: datetime, seconds: Mapping[str, float], retrieved: Mapping[str, systems.Retrieved]
+    finished: datetime, seconds: Mapping[str, float], retrieved: Mapping[str, Retrieved]
 ) -> Measured:
     embedded = {label: item for label, item in retrieved.items() if item.n_embedded}
 
@@ -409,9 +412,7 @@ def parity(
     folder = cache_folder(os.environ) if settings.cache else None
     with _unquoted(settings.redact), closing(VectorStore.open(folder)) as store:
         a, b = (
-            systems.subject(
-                spec, settings.side(label), label, documents, queries, store, on_progress
-            )
+            subject(spec, settings.side(label), label, documents, queries, store, on_progress)
             for label, spec in specs.items()
         )
         return core_parity.compare(a, b, documents, queries, k=settings.k)

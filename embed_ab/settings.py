@@ -35,9 +35,9 @@ from embed_ab.errors import InputError
 from embed_ab.gate import Gate
 from embed_ab.metrics import Metric
 from embed_ab.providers.addresses import is_secret_name
+from embed_ab.registry import Side, refuse_permission
 from embed_ab.slices import MAX_FIELD_NAME, MAX_FIELDS
 from embed_ab.system_spec import FORMS, PROVIDERS, Normalisation, SystemSpec
-from embed_ab.systems import Side, refuse_permission
 
 CONFIG_NAME = ".embed-ab.yml"
 LISTS = ("slice", "gate", "ignore")

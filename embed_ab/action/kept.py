@@ -17,9 +17,9 @@ from embed_ab.action.step import Step
 from embed_ab.errors import GithubError
 from embed_ab.providers.cache import FILE_NAME, VectorStore, cache_folder
 from embed_ab.providers.model_files import hub_folder, hub_place
+from embed_ab.registry import embeds
 from embed_ab.result import Comparison
 from embed_ab.settings import Settings
-from embed_ab.systems import embeds
 
 KEPT_DAYS = 30
 """A store that goes from job to job would only grow: what no run used for so long is dropped."""

@@ -13,10 +13,11 @@ from embed_ab import evalset
 from embed_ab.cli import main
 from embed_ab.commands import demo_folder
 from embed_ab.parity import Texts
+from embed_ab.parity_systems import subject
 from embed_ab.providers.cache import VectorStore
 from embed_ab.providers.mock import MockEmbedder
+from embed_ab.registry import Side
 from embed_ab.system_spec import SystemSpec
-from embed_ab.systems import Side, subject
 
 
 def parity(*words: str) -> int:

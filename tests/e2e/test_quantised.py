@@ -13,7 +13,7 @@ from embed_ab.cli import main
 from embed_ab.commands import compare_evalset, demo_folder
 from embed_ab.errors import InputError
 from embed_ab.settings import resolve
-from embed_ab.systems import SystemSpec
+from embed_ab.system_spec import SystemSpec
 
 
 def compared(tmp_path: Path, a: str, b: str, *words: str) -> dict[str, Any]:

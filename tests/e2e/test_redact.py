@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 import embed_ab
-from embed_ab import commands, result_json, systems
+from embed_ab import commands, result_json
 from embed_ab.cli import main
 from embed_ab.errors import ProviderError
 from embed_ab.evalset import from_records
 from embed_ab.providers.base import Embedded
 from embed_ab.providers.mock import MockEmbedder
+from embed_ab.registry import EMBEDDERS
 from embed_ab.settings import Settings
 
 LATIN, HANGUL = "quokkacanary", "카나리아"
@@ -383,7 +384,7 @@ def test_what_a_model_says_of_a_text_is_shown_unless_texts_are_redacted(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setitem(systems.EMBEDDERS, "mock", lambda spec, side: Parrot(failure))
+    monkeypatch.setitem(EMBEDDERS, "mock", lambda spec, side: Parrot(failure))
 
     assert main(words(evalset, "--no-cache", *flags)) == 3
 
@@ -396,7 +397,7 @@ def test_what_a_model_says_is_no_cause_of_the_error_in_a_notebook(
     evalset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A traceback would show the cause."""
-    monkeypatch.setitem(systems.EMBEDDERS, "mock", lambda spec, side: Parrot(FAILURES[0]))
+    monkeypatch.setitem(EMBEDDERS, "mock", lambda spec, side: Parrot(FAILURES[0]))
     settings = Settings(
         eval_path=str(evalset),
         model_a="mock:word",

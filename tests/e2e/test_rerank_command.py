@@ -17,9 +17,11 @@ from embed_ab.errors import EvalsetError, InputError, ProviderError
 from embed_ab.evalset import load
 from embed_ab.providers.base import PLAIN_TEXT
 from embed_ab.providers.cache import VectorStore
+from embed_ab.registry import EMBEDDERS, RERANKERS, Side
+from embed_ab.retrieved import Retrieved
 from embed_ab.settings import resolve
 from embed_ab.system_spec import SystemSpec
-from embed_ab.systems import EMBEDDERS, RERANKERS, Retrieved, Side, retrieve
+from embed_ab.systems import retrieve
 
 DOCUMENTS = {
     "d1": "the pump starts by hand",

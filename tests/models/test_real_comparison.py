@@ -13,8 +13,10 @@ from embed_ab.comparison import compare_runs
 from embed_ab.metrics import Metric
 from embed_ab.origin import System
 from embed_ab.providers.cache import VectorStore
+from embed_ab.registry import Side
 from embed_ab.settings import resolve
-from embed_ab.systems import Side, SystemSpec, retrieve
+from embed_ab.system_spec import SystemSpec
+from embed_ab.systems import retrieve
 
 pytestmark = [pytest.mark.model, pytest.mark.reference]
 

@@ -10,8 +10,10 @@ import pytest
 from embed_ab import commands
 from embed_ab.parity import Parity
 from embed_ab.providers.cache import VectorStore
+from embed_ab.registry import Side
 from embed_ab.settings import resolve
-from embed_ab.systems import Side, SystemSpec, retrieve
+from embed_ab.system_spec import SystemSpec
+from embed_ab.systems import retrieve
 
 pytestmark = pytest.mark.model
 

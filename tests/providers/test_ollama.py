@@ -21,7 +21,7 @@ from embed_ab.providers.http import Server
 from embed_ab.providers.mock import MockEmbedder
 from embed_ab.providers.ollama import NotTold, OllamaEmbedder, base_url
 from embed_ab.providers.prompts import missing_prompt
-from embed_ab.systems import SystemSpec
+from embed_ab.system_spec import SystemSpec
 
 DEMO = Path(__file__).parents[2] / "embed_ab" / "demo" / "en"
 

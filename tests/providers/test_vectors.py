@@ -16,7 +16,9 @@ from embed_ab import evalset, systems
 from embed_ab.errors import InputError
 from embed_ab.providers import vectors
 from embed_ab.providers.cache import VectorStore
-from embed_ab.systems import Retrieved, Side, SystemSpec
+from embed_ab.registry import Side
+from embed_ab.retrieved import Retrieved
+from embed_ab.system_spec import SystemSpec
 
 DOCUMENTS = ("d1", "d2")
 QUERIES = ("q1",)

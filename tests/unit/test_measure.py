@@ -17,8 +17,10 @@ from embed_ab.providers.base import Embedded, ModelFacts, Request, Role, Usage
 from embed_ab.providers.cache import VectorStore
 from embed_ab.providers.embed import embed_cached
 from embed_ab.providers.measure import batch_cosine, cosines, query_seconds
+from embed_ab.registry import Side
 from embed_ab.result import Wait
-from embed_ab.systems import Side, SystemSpec, retrieve
+from embed_ab.system_spec import SystemSpec
+from embed_ab.systems import retrieve
 
 
 class Clock:

@@ -13,10 +13,12 @@ from embed_ab import evalset
 from embed_ab.errors import ProviderError
 from embed_ab.providers.base import RerankerFacts, Scored
 from embed_ab.providers.cache import VectorStore
+from embed_ab.registry import Side
 from embed_ab.rerankers import by_model, contact
+from embed_ab.retrieved import Retrieved
 from embed_ab.runs import Run
 from embed_ab.system_spec import SystemSpec
-from embed_ab.systems import Ready, Retrieved, Side, retrieve
+from embed_ab.systems import Ready, retrieve
 
 SET = evalset.from_records(
     {"d0": "same", "d1": "", "d2": "same", "d3": "other"},

@@ -8,7 +8,7 @@ import pytest
 
 from embed_ab.errors import InputError
 from embed_ab.settings import Settings, resolve
-from embed_ab.systems import SystemSpec
+from embed_ab.system_spec import SystemSpec
 
 
 def config(tmp_path: Path, text: str) -> Path:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from embed_ab import bm25
 from embed_ab.errors import InputError
 from embed_ab.providers import mock
+from embed_ab.registry import EMBEDDERS, RERANKERS
 from embed_ab.system_spec import FORMS, MAX_NESTING, PROVIDERS, SystemSpec
-from embed_ab.systems import EMBEDDERS, RERANKERS
 
 A = SystemSpec(provider="st", name="a/b", options={"dim": "256"})
 B = SystemSpec(provider="bm25", name="auto")
