@@ -61,11 +61,16 @@ CODES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Caution:
-    """One argument against trusting the result, with numbers, and what to do about it."""
+    """One argument against trusting the result, with numbers, and what to do about it.
+
+    sides: "A", "B" or both, where it is about a system; none where it is about the set or about
+        the difference.
+    """
 
     code: str
     message: str
     advice: str
+    sides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,14 +162,17 @@ def cautions(evidence: Evidence) -> tuple[Caution, ...]:
 
 
 def _mock_models(e: Evidence) -> Iterator[Caution]:
-    names = [
-        f"{side} ({system.origin.system})" for side, system in e.sides if system.origin.is_mock
-    ]
+    names = {
+        side: f"{side} ({system.origin.system})"
+        for side, system in e.sides
+        if system.origin.is_mock
+    }
     if names:
         yield Caution(
             code="mock_models",
-            message=f"Mock vectors in use: {' and '.join(names)}. They are hashed letters and "
-            "words, and these numbers say nothing about a real model.",
+            sides=tuple(names),
+            message=f"Mock vectors in use: {' and '.join(names.values())}. They are hashed letters "
+            "and words, and these numbers say nothing about a real model.",
             advice="Use them to try the tool; compare real models with -a st:… -b st:….",
         )
 
@@ -247,6 +255,7 @@ def _near_random_model(e: Evidence) -> Iterator[Caution]:
             continue
         yield Caution(
             code="near_random_model",
+            sides=(side,),
             message=f"{side} ({system.origin.system}) {what}.",
             advice="Check that the model loaded as meant: weights, pooling, prompts, language.",
         )
@@ -261,6 +270,7 @@ def _missing_prompt(e: Evidence) -> Iterator[Caution]:
                 advice = "Rank with it alone, prompts and --runs DIR given, and join that run:FILE."
             yield Caution(
                 code="missing_prompt",
+                sides=(side,),
                 message=f"{side}: {system.origin.missing_prompt}",
                 advice=advice,
             )
@@ -275,6 +285,7 @@ def _truncated_documents(e: Evidence) -> Iterator[Caution]:
             unit = "tokens" if has_limit else "characters"
             yield Caution(
                 code="truncated_documents",
+                sides=(side,),
                 message=f"{side} ({system.origin.system}) cut {cut.n_truncated:,} of "
                 f"{cut.n_documents:,} documents ({cut.n_truncated / cut.n_documents:.0%}) at "
                 f"{limit}; {cut.tokens_lost:.0%} of all {unit} were never read. "
@@ -291,6 +302,7 @@ def _truncated_pairs(e: Evidence) -> Iterator[Caution]:
         if n_cut > 0.05 * n_pairs:
             yield Caution(
                 code="truncated_pairs",
+                sides=(side,),
                 message=f"{side} ({system.origin.system}) cut {n_cut:,} of {n_pairs:,} pairs of "
                 f"query and document ({n_cut / n_pairs:.0%}) at {system.origin.max_length} tokens; "
                 "what follows was never read.",
@@ -298,8 +310,8 @@ def _truncated_pairs(e: Evidence) -> Iterator[Caution]:
             )
 
 
-# A server does not tell its limit, so that no fingerprint has it.
 _MANY_SHALLOW = 0.05  # of the queries; a search may well find little for a few
+# A server does not tell its limit, so that no fingerprint has it.
 _STAYS_CUT = "Then run `embed-ab cache clear`: vectors in the cache stay those of the cut texts."
 
 
@@ -309,6 +321,7 @@ def _silent_cut(e: Evidence) -> Iterator[Caution]:
         if share is not None and share < MIN_TOKENS_PER_WORD:
             yield Caution(
                 code="silent_cut",
+                sides=(side,),
                 message=f"{side} ({system.origin.system}): the server counted {share:.2f} tokens "
                 "for each word of long texts, and a tokenizer makes one at least. The texts may "
                 "have been cut in silence; no count of truncated documents knows of that.",
@@ -323,6 +336,7 @@ def _batch_mismatch(e: Evidence) -> Iterator[Caution]:
         if cosine is not None and cosine < SAME_VECTOR:
             yield Caution(
                 code="batch_mismatch",
+                sides=(side,),
                 message=f"{side} ({system.origin.system}) gives a text another vector in a batch "
                 f"than alone: cosine {cosine:.4f}, below {SAME_VECTOR}. A document's vector then "
                 "depends on its neighbours.",
@@ -337,6 +351,7 @@ def _other_chunking(e: Evidence) -> Iterator[Caution]:
         if share > 0.5:
             yield Caution(
                 code="other_chunking",
+                sides=(side,),
                 message=f"{side} ({system.origin.system}): {share:.0%} of the document ids in the "
                 "file are not in this set. The vectors seem to be made from another chunking, or "
                 "for a larger collection; an id that both have may then mean another text.",
@@ -510,6 +525,7 @@ def _unjudged_gap(e: Evidence) -> Iterator[Caution]:
 
 def _tied_at_cutoff(e: Evidence) -> Iterator[Caution]:
     ties = []
+    tied: set[str] = set()
     for k in e.cutoffs:
         counts = {}
         for side, system in e.sides:
@@ -519,12 +535,14 @@ def _tied_at_cutoff(e: Evidence) -> Iterator[Caution]:
                 counts[side] = int(np.sum(is_tied))
         if any(counts.values()):
             sides = (f"{n} {'query' if n == 1 else 'queries'} of {s}" for s, n in counts.items())
+            tied |= {side for side, n in counts.items() if n}
             ties.append(f"{k} and {k + 1} in {' and '.join(sides)}")
     if ties:
         has_bits = any(system.origin.precision == "ubinary" for _, system in e.sides)
         cause = "vectors of one bit a dimension" if has_bits else "identical texts"
         yield Caution(
             code="tied_at_cutoff",
+            sides=tuple(sorted(tied)),
             message=f"Documents have equal scores at ranks {'; '.join(ties)}. The document id "
             "decides which one counts.",
             advice=f"Other tools may break ties otherwise; {cause} are the usual cause.",
@@ -536,6 +554,7 @@ def _duplicate_hits(e: Evidence) -> Iterator[Caution]:
         if file.n_duplicates:
             yield Caution(
                 code="duplicate_hits",
+                sides=(side,),
                 message=f"{side} ({system.origin.system}) names a document again for the same "
                 f"query in {_n(file.n_duplicates, 'line')} of {file.n_lines:,}; the first line "
                 "counts, whatever score the others have.",
@@ -557,6 +576,7 @@ def _unknown_documents(e: Evidence) -> Iterator[Caution]:
         if parts:
             yield Caution(
                 code="unknown_documents",
+                sides=(side,),
                 message=f"{side} ({system.origin.system}) has {' and '.join(parts)}. They are left "
                 "out, and what ranks below moves up.",
                 advice="Make the run from the documents and queries of this set.",
@@ -570,6 +590,7 @@ def _missing_queries(e: Evidence) -> Iterator[Caution]:
             is_alone = system is e.a or system is e.b
             yield Caution(
                 code="missing_queries",
+                sides=(side,),
                 message=f"{side} ({system.origin.system}) has no document of the set for "
                 f"{_n(n, 'query', 'queries')} of {int(np.count_nonzero(e.gold >= 0)):,}"
                 + ("; they score 0." if is_alone else "."),
@@ -591,6 +612,7 @@ def _shallow_run(e: Evidence) -> Iterator[Caution]:
             parts = f"Let its depth=, and what it is made of, reach {deepest} documents"
             yield Caution(
                 code="shallow_run",
+                sides=(side,),
                 message=f"{side} ({system.origin.system}) has fewer than "
                 f"{_n(deepest, 'document')} for {n:,} of {_n(len(n_found), 'query', 'queries')}, "
                 f"and metrics look at {deepest} ranks.",
@@ -614,6 +636,7 @@ def _bm25_zero_hits(e: Evidence) -> Iterator[Caution]:
         if n > 0.05 * n_queries:
             yield Caution(
                 code="bm25_zero_hits",
+                sides=tuple(dict.fromkeys(s for s, leaf in e.leaves if leaf.origin.system == name)),
                 message=f"{name} finds no document at all for {n} of {n_queries} queries.",
                 advice="Try other tokens for this language: "
                 + " or ".join(
@@ -630,6 +653,7 @@ def _unpinned_model(e: Evidence) -> Iterator[Caution]:
             name = re.sub(r",revision=[^,]*", "", system.origin.system)
             yield Caution(
                 code="unpinned_model",
+                sides=(side,),
                 message=f"{side} ({system.origin.system}) names no commit; the weights on this "
                 f"machine are those of {revision}.",
                 advice=f"Write {name},revision={revision} so that later runs compare the same "

@@ -14,6 +14,7 @@ from embed_ab.errors import InputError
 from embed_ab.evalset import Evalset
 from embed_ab.origin import System
 from embed_ab.paired import PairedDifference
+from embed_ab.rerank import Candidates
 from embed_ab.result import (
     SCHEMA_VERSION,
     Comparison,
@@ -32,6 +33,7 @@ ERROR_RATE = 0.05
 Verdict = Literal["better", "worse", "no difference shown"]
 VERDICTS: tuple[Verdict, ...] = ("better", "worse", "no difference shown")
 
+_OF_DIFFERENCES = frozenset({"not_significant", "identical_rankings", "ceiling", "unjudged_gap"})
 _MEANINGS = CODES | {
     # Elsewhere A and B are the only two.
     "identical_rankings": "It returns the same top documents as the baseline for every query.",
@@ -45,21 +47,36 @@ class Contrast:
     differences: system − baseline; as in a comparison, but `p_holm` is adjusted over all systems
         and metrics of the matrix, and each interval stands for itself.
     verdicts: by metric; they go by `p_holm` and the sign of the difference.
+    candidates: what the system reorders and the best order of it; None where it is no reranker.
     """
 
     label: str
     differences: tuple[PairedDifference, ...]
     verdicts: dict[str, Verdict]
     overlap: Overlap
+    candidates: Candidates | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Warned:
-    """A caution and which systems' comparisons with the baseline have it."""
+    """A caution that some comparison with the baseline has.
+
+    systems: which systems have it, the baseline too, where it is about systems.
+    comparisons: comparing the baseline with which ones has it, where it is about the difference.
+    Both are empty where it is about the evaluation set.
+    """
 
     code: str
     meaning: str
     systems: tuple[str, ...]
+    comparisons: tuple[str, ...]
+
+    @property
+    def about(self) -> str:
+        """What it is about, to stand in parentheses."""
+        if self.comparisons:
+            return f"comparing with {', '.join(self.comparisons)}"
+        return ", ".join(self.systems) or "the evaluation set"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +165,7 @@ def compare_all(evalset: Evalset, ranked: Mapping[str, System], options: Options
             *(replace(found.systems[1], label=label) for label, found in compared.items()),
         ),
         contrasts=contrasts,
-        cautions=_warned(compared),
+        cautions=_warned(baseline, compared),
         ignored=tuple(sorted({code for found in compared.values() for code in found.ignored})),
         notes=_notes(n_units, n_tests, options),
         queries=tuple(
@@ -185,6 +202,7 @@ def _contrasts(compared: Mapping[str, Comparison], options: Options) -> tuple[Co
                 differences=differences,
                 verdicts={d.metric: _verdict(d, options.min_queries) for d in differences},
                 overlap=found.overlap,
+                candidates=found.candidates,
             )
         )
     return tuple(contrasts)
@@ -208,15 +226,24 @@ def _sentence(baseline: str, contrasts: tuple[Contrast, ...], primary: str, n_te
     )
 
 
-def _warned(compared: Mapping[str, Comparison]) -> tuple[Warned, ...]:
-    found: dict[str, list[str]] = {}
+def _warned(baseline: str, compared: Mapping[str, Comparison]) -> tuple[Warned, ...]:
+    systems: dict[str, set[str]] = {}
+    comparisons: dict[str, list[str]] = {}
     for label, comparison in compared.items():
+        named = {"A": baseline, "B": label}
         for caution in comparison.cautions:
-            found.setdefault(caution.code, []).append(label)
+            systems.setdefault(caution.code, set()).update(named[side] for side in caution.sides)
+            if caution.code in _OF_DIFFERENCES:
+                comparisons.setdefault(caution.code, []).append(label)
     return tuple(
-        Warned(code=code, meaning=meaning, systems=tuple(dict.fromkeys(found[code])))
+        Warned(
+            code=code,
+            meaning=meaning,
+            systems=tuple(sorted(systems[code])),
+            comparisons=tuple(comparisons.get(code, ())),
+        )
         for code, meaning in _MEANINGS.items()
-        if code in found
+        if code in systems
     )
 
 

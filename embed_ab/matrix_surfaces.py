@@ -15,6 +15,7 @@ from embed_ab.render import (
     COMMENT_BYTES,
     MOCK_NOTICE,
     REDACTED_NOTICE,
+    CostTable,
     cost_table,
     fitted,
     plain_page,
@@ -82,5 +83,29 @@ def context_of(matrix: Matrix) -> dict[str, Any]:
         "redacted_notice": REDACTED_NOTICE,
         "set_sentence": set_sentence(matrix.evalset),
         "cost": cost_table(matrix.systems, matrix.measured),
+        "candidates": candidate_table(matrix),
         "title": formats.shorten(matrix.verdict, 120),
     }
+
+
+def candidate_table(matrix: Matrix) -> CostTable | None:
+    """Return what the candidates of each reranked system allow; None where none reorders any."""
+    found = {c.label: c.candidates for c in matrix.contrasts if c.candidates is not None}
+    if not found:
+        return None
+    best = {label: {c.metric: c.ceiling for c in f.ceilings} for label, f in found.items()}
+    metrics = dict.fromkeys(metric for ceilings in best.values() for metric in ceilings)
+    rows = {
+        "candidates": [formats.count(f.depth) for f in found.values()],
+        "relevant documents among them": [formats.percent(f.recall) for f in found.values()],
+        "queries with none of theirs": [formats.count(len(f.out_of_reach)) for f in found.values()],
+    } | {
+        f"best {metric}": [formats.number(ceilings.get(metric)) for ceilings in best.values()]
+        for metric in metrics
+    }
+    return CostTable(
+        headings=("reranking", *found),
+        rows=tuple((name, *cells) for name, cells in rows.items()),
+        note="The most that any order of a system's candidates reaches. Queries with none of their "
+        "relevant documents there are out of every order's reach.",
+    )

@@ -73,7 +73,8 @@ class Origin:
 class System:
     """One side of a comparison, or its baseline; `parts` are the systems it was made of.
 
-    is_cut: (n_documents,) documents whose end the system never saw; None where that is not known.
+    is_cut: (n_documents,) documents whose end the system, or any part of it, never saw; None where
+        that is not known of the system, or of no part.
     candidates: the frozen candidate sets that the run orders; None where it does not just reorder.
     """
 

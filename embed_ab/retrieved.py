@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from embed_ab.origin import Origin, System
 from embed_ab.runs import Run
 from embed_ab.system_spec import SystemSpec
@@ -70,6 +72,8 @@ def of_parts(
     sized = [leaf.origin.dimension for leaf in leaves if leaf.origin.dimension is not None]
     if len(sized) == 1:
         origin = replace(origin, dimension=sized[0])
+    cuts = [system.is_cut for system in systems if system.is_cut is not None]
+    is_cut = np.logical_or.reduce(cuts) if cuts else None
     distinct = list({id(part): part for part in parts}.values())
     embedding = [part for part in distinct if part.n_embedded]
     tokens = [part.n_tokens for part in embedding]
@@ -79,7 +83,7 @@ def of_parts(
     by_all = sorted(set(scored[0]).intersection(*scored[1:])) if scored else ()
     is_waited = waits and len({len(wait) for wait in waits}) == 1
     return Retrieved(
-        system=System(run=run, origin=origin, parts=systems),
+        system=System(run=run, origin=origin, parts=systems, is_cut=is_cut),
         n_embedded=sum(part.n_embedded for part in distinct),
         n_cached=sum(part.n_cached for part in distinct),
         n_tokens=sum(n for n in tokens if n is not None) if tokens and None not in tokens else None,

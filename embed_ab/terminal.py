@@ -197,16 +197,15 @@ def matrix(found: Matrix, console: Console, *, quiet: bool = False) -> None:
     headings = ["metric", "", "mean", f"- {baseline}", "interval", "p (Holm)", "W/L/T", "verdict"]
     _table(console, headings, rows)
     _line(console, f"Verdicts go by p, adjusted over {found.n_tests}; intervals stand alone.")
-    if (cost := context["cost"]) is not None:
+    for table in filter(None, (context["candidates"], context["cost"])):
         _line(console)
-        _table(console, cost.headings, cost.rows)
-        if cost.note:
-            _line(console, cost.note)
+        _table(console, table.headings, table.rows)
+        if table.note:
+            _line(console, table.note)
     if found.cautions:
         _line(console)
     for caution in found.cautions:
-        of = f" (comparing with {', '.join(caution.systems)})"
-        _line(console, f"! {caution.code}{of}: {caution.meaning}")
+        _line(console, f"! {caution.code} ({caution.about}): {caution.meaning}")
     if found.ignored:
         _line(console, f"ignored warnings: {', '.join(found.ignored)}")
 

@@ -55,6 +55,30 @@ def test_the_same_input_and_seed_give_the_same_bytes_but_for_what_is_measured(
     assert json.dumps(first) == json.dumps(second)
 
 
+def test_every_surface_says_what_the_candidates_of_a_reranked_system_allow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of BM25's first three; the best order of them is what a comparison says it is."""
+    reranked = "rerank(bm25:auto, none; depth=3)"
+
+    found = matrix(tmp_path, "mock:char3", "mock:word", reranked)
+
+    terminal = capsys.readouterr().out
+    assert main(["compare", DEMO, "-a", "mock:char3", "-b", reranked, "--out", str(tmp_path)]) == 0
+    pair = json.loads((tmp_path / "result.json").read_text("utf-8"))
+    assert [c["candidates"] for c in found["contrasts"]] == [None, pair["candidates"]]
+    best = {c["metric"]: f"{c['ceiling']:.3f}" for c in pair["candidates"]["ceilings"]}
+    out = tmp_path / "matrix"
+    for surface in (
+        terminal,
+        (out / "report.html").read_text("utf-8"),
+        (out / "comment.md").read_text("utf-8"),
+    ):
+        assert "best ndcg@10" in surface
+        assert best["ndcg@10"] in surface
+        assert "relevant documents among them" in surface
+
+
 def test_the_baseline_can_be_any_of_them(tmp_path: Path) -> None:
     found = matrix(tmp_path, *SYSTEMS[:3], "--baseline", "bm25:auto")
 

@@ -145,14 +145,42 @@ def test_resamples_too_few_for_so_many_tests_are_said() -> None:
     assert matrix(resamples=121).notes == ()
 
 
-def test_a_caution_names_the_systems_it_is_about() -> None:
-    warned = {w.code: w for w in matrix().cautions}
+def test_a_caution_names_what_it_is_about() -> None:
+    """The set, a comparison with the baseline, or systems, the baseline among them."""
+    mock = replace(BASELINE, origin=Origin(system="mock:word", is_mock=True))
+    poor = replace(WORST, origin=Origin(system="st:worst", missing_prompt="It wants a prompt."))
+    found = compare_all(evalset(), {"A": mock, "B": BEST, "C": SAME, "D": poor}, options())
+    warned = {w.code: w for w in found.cautions}
 
-    assert warned["few_queries"].systems == ("B", "C", "D")
-    assert warned["identical_rankings"].systems == ("C",)
+    assert (warned["few_queries"].systems, warned["few_queries"].comparisons) == ((), ())
+    assert warned["identical_rankings"].comparisons == ("C",)
     assert warned["identical_rankings"].meaning == (
         "It returns the same top documents as the baseline for every query."
     )
+    assert warned["mock_models"].systems == ("A",)
+    assert warned["missing_prompt"].systems == ("D",)
+    assert [
+        warned[code].about for code in ("few_queries", "identical_rankings", "mock_models")
+    ] == [
+        "the evaluation set",
+        "comparing with C",
+        "A",
+    ]
+
+
+def test_a_reranked_system_has_its_candidates_and_the_best_order_of_them() -> None:
+    """Two candidates of each query: of the first six the relevant one is among them."""
+    ranks = [1] * 6 + [3] * 6
+    first = system(ranks, "st:first")
+    reranked = replace(first, run=first.run.cut(2), candidates=first.run.cut(2))
+
+    found = compare_all(evalset(), {"A": BASELINE, "B": BEST, "C": reranked}, options())
+
+    b, c = found.contrasts
+    assert b.candidates is None
+    assert c.candidates is not None
+    assert (c.candidates.depth, c.candidates.recall, len(c.candidates.out_of_reach)) == (2, 0.5, 6)
+    assert {x.metric: x.ceiling for x in c.candidates.ceilings}["ndcg@3"] == 0.5
 
 
 def test_an_ignored_caution_is_named_as_ignored() -> None:
