@@ -189,8 +189,8 @@ def test_the_settings_file_takes_a_hybrid_as_a_mapping(place: Path) -> None:
     ("system", "flags", "said"),
     [
         ("run:none.trec", [], "none.trec: no such file"),
-        ("run:eval/corpus.jsonl", [], "eval/corpus.jsonl:1: 'query' is missing"),
-        ("run:eval/qrels.tsv", [], "eval/qrels.tsv:1: 3 columns instead of 6"),
+        ("run:eval/corpus.jsonl", [], 'eval/corpus.jsonl:1: no "query" in the record'),
+        ("run:eval/qrels.tsv", [], "eval/qrels.tsv:1: 3 column(s) instead of 6"),
         ("rrf(mock:word, bm25:autos)", [], "system 2 of rrf: unknown name 'autos'"),
         ("rrf(mock:word, bm25:auto)", ["--b-query-prompt", "x"], "--b-query-prompt has no meaning"),
         (
