@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -225,6 +225,19 @@ def check(spec: SystemSpec, side: Side, evalset: Evalset, ready: Ready) -> None:
         elif leaf.provider == "scores" and name not in ready.scores:
             path = vectors.path_of(leaf.name)
             ready.scores[name] = score_file.read(path, evalset.query_ids, evalset.document_ids)
+    for reranker in _surely_asked(spec):
+        ready.scores[str(reranker)].check_queries(evalset.query_ids)
+
+
+def _surely_asked(spec: SystemSpec) -> Iterator[SystemSpec]:
+    """The files of scores that have candidates of every query to order.
+
+    Search by vectors finds some for each; words or a run may find none, and then none are scored.
+    """
+    for part in spec.systems:
+        yield from _surely_asked(part)
+    if spec.reranker is not None and spec.reranker.provider == "scores" and embeds(spec):
+        yield spec.reranker
 
 
 def reordered(

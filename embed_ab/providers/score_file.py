@@ -16,6 +16,11 @@ from embed_ab.errors import EvalsetError
 from embed_ab.formats import shorten
 from embed_ab.runs import Run
 
+_ALL_HINT = (
+    "Score every candidate of every query, or lower --depth. `embed-ab compare --runs DIR` writes "
+    "the candidates of a first stage."
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreFile:
@@ -24,6 +29,16 @@ class ScoreFile:
     path: Path
     digest: str
     by_query: tuple[dict[int, float], ...]
+
+    def check_queries(self, query_ids: Sequence[str]) -> None:
+        """Raise InputError for a query without any score, before its candidates are known."""
+        if missing := [q for q, known in zip(query_ids, self.by_query, strict=True) if not known]:
+            raise EvalsetError(
+                f"no score for query '{_short(missing[0])}' ({len(missing):,} of "
+                f"{len(query_ids):,} queries have none)",
+                path=self.path,
+                hint=_ALL_HINT,
+            )
 
     def of(
         self, candidates: Run, query_ids: Sequence[str], document_ids: Sequence[str]
@@ -46,8 +61,7 @@ class ScoreFile:
                         f"'{_short(document_ids[document])}' ({n:,} of this query's candidates "
                         "have none)",
                         path=self.path,
-                        hint="Score every candidate of every query, or lower --depth. `embed-ab "
-                        "compare --runs DIR` writes the candidates of a first stage.",
+                        hint=_ALL_HINT,
                     )
                 scores[query, place] = known[document]
         return scores
