@@ -468,7 +468,7 @@ def _joined(
     parts = [constituent(part, at) for part in spec.systems]
     runs = [part.system.run for part in parts]
     if spec.reranker is not None:
-        candidates = runs[0].cut(at)
+        (candidates,) = runs
         reranked = reordered(spec.reranker, evalset, candidates, ready, on_progress)
         how = {"reranked": f"the first {at:,} documents, by {spec.reranker}"}
         if spec.reranker.provider != "none":

@@ -220,6 +220,21 @@ def test_equal_cosines_tie_that_vectors_in_float32_would_tell_apart(
     assert first_of(tmp_path, [1, 2, 2], corpus) == (["a"], {"a": 0.666667, "b": 0.666667})
 
 
+def test_a_k_beyond_the_corpus_is_all_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "fixture.json"
+    path.write_text(json.dumps(SOUND | {"k": 9, "rerankerScores": {"q1": {"d1": 1, "d2": 0}}}))
+
+    (row,) = evaluate(read(path))["perQuery"]
+
+    assert (row["candidates"], row["rerankedOrder"]) == (["d2", "d1"], ["d1", "d2"])
+
+
+def test_a_cosine_just_below_0_is_0_without_a_sign(tmp_path: Path) -> None:
+    _, cosines = first_of(tmp_path, [1, 0], {"a": [-1e-9, 1]})
+
+    assert str(cosines["a"]) == "0.0"
+
+
 def test_a_fixture_without_any_positive_grade_gives_null(tmp_path: Path) -> None:
     path = tmp_path / "fixture.json"
     path.write_text(json.dumps(SOUND | {"qrels": {"q1": {"d2": 0}}}))
