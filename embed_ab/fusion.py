@@ -66,8 +66,7 @@ def _normalised(
     # Halved, so that the distance of two scores is a number however large they are.
     low = np.min(scores / 2, axis=1, where=is_found, initial=np.inf, keepdims=True)
     high = np.max(scores / 2, axis=1, where=is_found, initial=-np.inf, keepdims=True)
-    with np.errstate(invalid="ignore"):  # of a query without documents
-        span = high - low
+    span = high - low
     is_spread = is_found & (span > 0)
     equal = np.where(is_found, 1.0, 0.0)
     of_one = np.divide(scores / 2 - low, span, out=equal, where=is_spread)

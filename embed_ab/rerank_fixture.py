@@ -130,9 +130,10 @@ def evaluate(fixture: Fixture) -> dict[str, Any]:
     Nothing is rounded before.
     Raises: InputError where a candidate has no score.
     """
-    documents, queries = map(_unit, (fixture.documents, fixture.queries))
-    found, cosines = search.top_k(
-        queries.astype(np.float32), documents.astype(np.float32), fixture.k
+    cosine = _cosines(fixture.queries, fixture.documents)
+    found, cosines = (
+        np.stack(part)
+        for part in zip(*(search.rank_scores(row, fixture.k) for row in cosine), strict=True)
     )
     candidates = Run(name="first stage", documents=found, scores=cosines)
     scores = np.take_along_axis(fixture.scores, found, axis=1)
@@ -154,7 +155,6 @@ def evaluate(fixture: Fixture) -> dict[str, Any]:
         for run in (candidates, reranked)
     )
     is_evaluated = metrics.count_relevant(fixture.qrels) > 0
-    cosine = queries @ documents.T
 
     def mean(values: NDArray[np.float64]) -> float | None:
         kept = values[is_evaluated]
@@ -231,9 +231,16 @@ def _scaled(items: Sequence[_Item]) -> NDArray[np.float64]:
     return scaled
 
 
-def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    unit: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return unit
+def _cosines(queries: NDArray[np.float64], documents: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The cosines in float64, (n_queries, n_documents), as one works them out by hand.
+
+    The inner product is divided by the product of the norms, once: unit vectors would be rounded
+    before, and equal cosines come apart. Each row is summed on its own, as a matrix product is not.
+    """
+    lengths = np.linalg.norm(documents, axis=1)
+    return np.stack(
+        [(documents * query).sum(axis=1) / (lengths * np.linalg.norm(query)) for query in queries]
+    )
 
 
 def _qrels(rows: Sequence[Mapping[str, int]], index: Mapping[str, int]) -> Qrels:

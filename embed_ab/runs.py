@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import math
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from embed_ab import scored_rows
 from embed_ab.errors import EvalsetError, InputError
-from embed_ab.readers import in_quotes, json_lines, text_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,15 +98,6 @@ def _strictly_decreasing(scores: NDArray[np.float64]) -> NDArray[np.float32]:
     return lowered
 
 
-MAX_LINE = 10_000
-"""Characters of a line in a run file."""
-MAX_HITS = 100_000_000
-"""Lines of a run file; more is a file that never ends, or a gzip bomb."""
-
-_TREC_HINT = "A line of a TREC run file is: query-id Q0 document-id rank score name."
-_JSON_HINT = 'Each line is one JSON object: {"query": "q1", "document": "d1", "score": 0.5}.'
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunFile:
     """A run that came in a file, and what of the file is not in it.
@@ -158,21 +147,17 @@ def read(
     depth: int | None = None,
     is_strict: bool = False,
 ) -> RunFile:
-    """Read a run file: JSON lines of query, document and score by the suffix `.jsonl`, else TREC.
+    """Read a run file: TREC, or the JSON lines of `scored_rows`.
 
-    Either may be gzipped, by a further suffix `.gz`. As every TREC tool does, this goes by the
-    scores and ignores ranks and the order of lines; documents of one score are ordered by ascending
-    index, where trec_eval orders them by descending id, and scores are told apart in float64, where
-    trec_eval holds float32.
+    As every TREC tool does, this goes by the scores and ignores ranks and the order of lines;
+    documents of one score are ordered by ascending index, where trec_eval orders them by descending
+    id, and scores are told apart in float64, where trec_eval holds float32.
 
     depth: documents to keep of each query; None for all.
     is_strict: unknown ids and duplicates are errors.
-    Raises: EvalsetError that names the line, for other columns or fields, a score that is not a
-        finite number, a line too long, and a file without lines.
+    Raises: EvalsetError that names the line, as `scored_rows.read`.
     """
-    is_json = ".jsonl" in path.suffixes[-2:] and path.suffix in (".jsonl", ".gz")
-    rows = _json_rows(path) if is_json else _trec_rows(path)
-    hits = _hits(path, rows, query_ids, document_ids, is_strict)
+    hits = _hits(path, query_ids, document_ids, is_strict)
     # Sorted by query and document, in the order of lines: the first hit of each pair counts.
     order = np.lexsort((hits.documents, hits.queries))
     queries, documents = hits.queries[order], hits.documents[order]
@@ -237,7 +222,6 @@ def ranked(
 
 def _hits(
     path: Path,
-    rows: Iterable[tuple[int, str, str, float, str]],
     query_ids: Sequence[str],
     document_ids: Sequence[str],
     is_strict: bool,
@@ -248,16 +232,9 @@ def _hits(
     queries, documents, lines, scores = array("q"), array("q"), array("q"), array("d")
     name = ""
     n_lines = n_unknown_documents = n_unknown_queries = 0
-    for number, query, document, score, tag in rows:
+    for number, query, document, score, tag in scored_rows.read(path, may_be_tabs=False):
         name = name or tag
         n_lines += 1
-        if n_lines > MAX_HITS:
-            raise EvalsetError(
-                f"more than {MAX_HITS:,} hits",
-                path=path,
-                line=number,
-                hint="Cut the run: of each query the first 1,000 documents are enough.",
-            )
         row, index = row_of.get(query), index_of.get(document)
         if is_strict and (row is None or index is None):
             what = f"query '{query}'" if row is None else f"document '{document}'"
@@ -276,10 +253,6 @@ def _hits(
             documents.append(index)
             scores.append(score)
             lines.append(number)
-    if not n_lines:
-        raise EvalsetError(
-            "the run file has no lines", path=path, hint="Was the run written to the end?"
-        )
     return _Hits(
         name=name,
         n_lines=n_lines,
@@ -290,50 +263,3 @@ def _hits(
         scores=np.array(scores, dtype=np.float64),
         lines=np.array(lines, dtype=np.int64),
     )
-
-
-def _trec_rows(path: Path) -> Iterator[tuple[int, str, str, float, str]]:
-    """Line, query, document, score and tag of each line."""
-    for number, line in text_lines(path, [], max_length=MAX_LINE):
-        columns = line.split()
-        wrong = partial(EvalsetError, path=path, line=number)
-        if len(columns) != 6:
-            raise wrong(f"{len(columns)} columns instead of 6", hint=_TREC_HINT)
-        query, _, document, _, text, tag = columns
-        score = _finite(text)
-        if score is None:
-            raise wrong(
-                f"score {in_quotes(text)} is not a finite number",
-                hint="The fifth column of a TREC run file is the score.",
-            )
-        yield number, query, document, score, tag
-
-
-def _json_rows(path: Path) -> Iterator[tuple[int, str, str, float, str]]:
-    """The same of a file of JSON lines; other fields than these three are not looked at."""
-    tag = path.name.partition(".")[0]
-    for number, record in json_lines(path, [], max_length=MAX_LINE, hint=_JSON_HINT):
-        wrong = partial(EvalsetError, path=path, line=number, hint=_JSON_HINT)
-        ids = []
-        for key in ("query", "document"):
-            identifier = record.get(key)
-            if isinstance(identifier, bool) or not isinstance(identifier, str | int):
-                raise wrong(f"'{key}' is missing, or neither text nor a whole number")
-            ids.append(str(identifier).strip())
-        score = record.get("score")
-        if isinstance(score, bool) or not isinstance(score, int | float):
-            raise wrong("'score' is missing or not a number")
-        number_of_score = _finite(score)
-        if number_of_score is None:
-            raise wrong("'score' is not a finite number")
-        yield number, ids[0], ids[1], number_of_score, tag
-
-
-def _finite(value: str | float) -> float | None:
-    if isinstance(value, str) and "_" in value:
-        return None  # Python reads 1_0 as 10, and no other tool does
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None

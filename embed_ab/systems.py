@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,7 +29,7 @@ from embed_ab.providers.openai import OpenAIEmbedder
 from embed_ab.providers.prompts import missing_prompt
 from embed_ab.providers.score_file import ScoreFile
 from embed_ab.records import is_blank
-from embed_ab.registry import EMBEDDERS, RERANKERS, Side, is_pinned
+from embed_ab.registry import EMBEDDERS, RERANKERS, Side, embeds, is_pinned
 from embed_ab.rerankers import Reranked
 from embed_ab.retrieved import Retrieved, counted_before, of_parts
 from embed_ab.runs import Run, digest_of
@@ -72,6 +72,19 @@ def check(spec: SystemSpec, side: Side, evalset: Evalset, ready: Ready) -> None:
         elif leaf.provider == "scores" and name not in ready.scores:
             path = vectors.path_of(leaf.name)
             ready.scores[name] = score_file.read(path, evalset.query_ids, evalset.document_ids)
+    for reranker in _surely_asked(spec):
+        ready.scores[str(reranker)].check_queries(evalset.query_ids)
+
+
+def _surely_asked(spec: SystemSpec) -> Iterator[SystemSpec]:
+    """The files of scores that have candidates of every query to order.
+
+    Search by vectors finds some for each; words or a run may find none, and then none are scored.
+    """
+    for part in spec.systems:
+        yield from _surely_asked(part)
+    if spec.reranker is not None and spec.reranker.provider == "scores" and embeds(spec):
+        yield spec.reranker
 
 
 def reordered(
@@ -268,7 +281,7 @@ def _joined(
     runs = [part.system.run for part in parts]
     reach = min(at, int(np.count_nonzero(~evalset.is_empty)))
     if spec.reranker is not None:
-        candidates = runs[0].cut(at)
+        (candidates,) = runs
         reranked = reordered(spec.reranker, evalset, candidates, ready, on_progress)
         how = {"reranked": f"the first {_reached(reach, candidates)}, by {spec.reranker}"}
         if spec.reranker.provider != "none":

@@ -1,10 +1,9 @@
-"""A reranker's scores from a file: rows of query, document and score, or JSON objects of them."""
+"""A reranker's scores from a file."""
 
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,17 +11,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from embed_ab import scored_rows
 from embed_ab.errors import EvalsetError
 from embed_ab.formats import shorten
-from embed_ab.readers import json_lines, text_lines
-from embed_ab.records import Fault, identifier_text
 from embed_ab.runs import Run
 
-_HINT = (
-    "A row is query id, document id and score with tabs between them; in a .jsonl file, "
-    '{"query": "q1", "document": "d1", "score": 0.5}.'
+_ALL_HINT = (
+    "Score every candidate of every query, or lower --depth. `embed-ab compare --runs DIR` writes "
+    "the candidates of a first stage."
 )
-_FIELDS = ("query", "document", "score")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +29,16 @@ class ScoreFile:
     path: Path
     digest: str
     by_query: tuple[dict[int, float], ...]
+
+    def check_queries(self, query_ids: Sequence[str]) -> None:
+        """Raise InputError for a query without any score, before its candidates are known."""
+        if missing := [q for q, known in zip(query_ids, self.by_query, strict=True) if not known]:
+            raise EvalsetError(
+                f"no score for query '{_short(missing[0])}' ({len(missing):,} of "
+                f"{len(query_ids):,} queries have none)",
+                path=self.path,
+                hint=_ALL_HINT,
+            )
 
     def of(
         self, candidates: Run, query_ids: Sequence[str], document_ids: Sequence[str]
@@ -54,27 +61,25 @@ class ScoreFile:
                         f"'{_short(document_ids[document])}' ({n:,} of this query's candidates "
                         "have none)",
                         path=self.path,
-                        hint="Score every candidate of every query, or lower --depth. `embed-ab "
-                        "compare --runs DIR` writes the candidates of a first stage.",
+                        hint=_ALL_HINT,
                     )
                 scores[query, place] = known[document]
         return scores
 
 
 def read(path: Path, query_ids: Sequence[str], document_ids: Sequence[str]) -> ScoreFile:
-    """Read a file of scores, JSON lines by the suffix `.jsonl`, gzip by a further `.gz`.
+    """Read a file of scores in any format of `scored_rows`.
 
-    Raises: EvalsetError that names the line, for a query or document that the set lacks, a score
-        that is no finite number, or a pair given twice.
+    Raises: EvalsetError that names the line, as `scored_rows.read`, and for a query or document
+        that the set lacks or a pair given twice.
     """
     row_of = {query: row for row, query in enumerate(query_ids)}
     index_of = {document: index for index, document in enumerate(document_ids)}
     by_query: tuple[dict[int, float], ...] = tuple({} for _ in query_ids)
     digest = hashlib.sha256()
-    is_json = ".jsonl" in path.suffixes[-2:]
-    for number, query, document, score in _from_json(path) if is_json else _from_table(path):
+    for number, query, document, score, _ in scored_rows.read(path, may_be_tabs=True):
         wrong = partial(EvalsetError, path=path, line=number)
-        pair = f"query '{_short(query)}', document '{_short(document)}'"
+        pair = scored_rows.pair(query, document)
         if query not in row_of:
             raise wrong(
                 f"{pair}: the evaluation set has no such query",
@@ -86,8 +91,6 @@ def read(path: Path, query_ids: Sequence[str], document_ids: Sequence[str]) -> S
                 f"{pair}: the evaluation set has no such document",
                 hint="Take scores made from this evaluation set.",
             )
-        if score is None or not math.isfinite(score):
-            raise wrong(f"{pair}: the score is not a finite number", hint=_HINT)
         known = by_query[row_of[query]]
         if index_of[document] in known:
             raise wrong(
@@ -96,52 +99,7 @@ def read(path: Path, query_ids: Sequence[str], document_ids: Sequence[str]) -> S
             )
         known[index_of[document]] = score
         digest.update(f"{query}\t{document}\t{score!r}\n".encode())
-    if not any(by_query):
-        raise EvalsetError("the file holds no scores", path=path, hint=_HINT)
     return ScoreFile(path=path, digest=digest.hexdigest(), by_query=by_query)
-
-
-def _from_table(path: Path) -> Iterator[tuple[int, str, str, float | None]]:
-    is_first = True
-    for number, line in text_lines(path, []):
-        cells = [cell.strip() for cell in line.split("\t")]
-        if len(cells) != 3:
-            raise EvalsetError(
-                f"{len(cells)} column(s) instead of 3 with tabs", path=path, line=number, hint=_HINT
-            )
-        score = _number(cells[2])
-        is_header = is_first and score is None and cells[2].casefold() == "score"
-        is_first = False
-        if not is_header:
-            yield number, cells[0], cells[1], score
-
-
-def _from_json(path: Path) -> Iterator[tuple[int, str, str, float | None]]:
-    for number, record in json_lines(path, []):
-        wrong = partial(EvalsetError, path=path, line=number, hint=_HINT)
-        if missing := [name for name in _FIELDS if name not in record]:
-            raise wrong(f'no "{missing[0]}" in the record')
-        try:
-            query, document = (identifier_text(record[name]) for name in _FIELDS[:2])
-        except Fault as fault:
-            raise wrong(str(fault)) from None
-        yield number, query, document, _json_number(record["score"])
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _json_number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return None
 
 
 def _short(text: str) -> str:

@@ -19,7 +19,7 @@ LAYERS: list[set[str]] = [
     {"providers.http"},
     {"readers", "providers.base", "formats", "resampling", "search"},
     {"records"},
-    {"judgements"},
+    {"judgements", "scored_rows"},
     {"evalset"},
     {"quantise", "runs", "providers.prompts", "providers.mock"},
     {"system_spec"},

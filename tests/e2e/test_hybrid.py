@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import jsonschema
 import pytest
 import yaml
 
-from embed_ab import commands
+from embed_ab import commands, evalset, fusion, runs
 from embed_ab.cli import main
 from embed_ab.errors import InputError
+from embed_ab.runs import Run
 from embed_ab.settings import file_schema, resolve
 
 
@@ -136,6 +138,42 @@ def test_a_hybrid_of_models_is_that_of_their_run_files(place: Path) -> None:
     assert all(row["a"] == row["b"] for row in result["queries"])
 
 
+@pytest.mark.parametrize(
+    ("hybrid", "fused"),
+    [
+        ("rrf(A, B)", lambda a, b: fusion.rrf([a, b], k=60, depth=100, name="")),
+        ("rrf(A, B; k=20)", lambda a, b: fusion.rrf([a, b], k=20, depth=100, name="")),
+        (
+            "rrf(A, B; depth=3)",
+            lambda a, b: fusion.rrf([a.cut(3), b.cut(3)], k=60, depth=100, name=""),
+        ),
+        ("blend(A, B)", lambda a, b: fusion.blend([a, b], [1, 1], "minmax", depth=100, name="")),
+        (
+            "blend(A, B; weights=0.7,0.3; normalise=z)",
+            lambda a, b: fusion.blend([a, b], [0.7, 0.3], "z", depth=100, name=""),
+        ),
+    ],
+)
+def test_the_options_of_a_hybrid_reach_it(
+    place: Path, hybrid: str, fused: Callable[[Run, Run], Run]
+) -> None:
+    collection = evalset.load(Path("eval"))
+    ids = collection.query_ids, collection.document_ids
+    a, b = (runs.read(Path(f"runs/{name}.trec"), *ids).run for name in "ab")
+    system = hybrid.replace("A", "run:runs/a.trec").replace("B", "run:runs/b.trec")
+
+    assert main(["compare", "eval", "-a", system, "-b", "bm25:auto", "--runs", "out"]) == 0
+
+    found, expected = runs.read(Path("out/a.trec"), *ids).run, fused(a, b)
+    n_ranks = found.documents.shape[1]
+    assert found.documents.tolist() == expected.documents[:, :n_ranks].tolist()
+    is_found = found.documents >= 0
+    # Ties are told apart in the file, by the last bit of a float32.
+    assert found.scores[is_found] == pytest.approx(
+        expected.scores[:, :n_ranks][is_found], rel=1e-5, abs=1e-6
+    )
+
+
 def test_a_hybrid_ranks_the_same_whatever_is_measured(place: Path) -> None:
     hybrid = "blend(mock:word, bm25:auto; depth=15)"
 
@@ -208,8 +246,8 @@ def test_the_settings_file_takes_a_hybrid_as_a_mapping(place: Path) -> None:
     ("system", "flags", "said"),
     [
         ("run:none.trec", [], "none.trec: no such file"),
-        ("run:eval/corpus.jsonl", [], "eval/corpus.jsonl:1: 'query' is missing"),
-        ("run:eval/qrels.tsv", [], "eval/qrels.tsv:1: 3 columns instead of 6"),
+        ("run:eval/corpus.jsonl", [], 'eval/corpus.jsonl:1: no "query" in the record'),
+        ("run:eval/qrels.tsv", [], "eval/qrels.tsv:1: 3 column(s) instead of 6"),
         ("rrf(mock:word, bm25:autos)", [], "system 2 of rrf: unknown name 'autos'"),
         ("rrf(mock:word, bm25:auto)", ["--b-query-prompt", "x"], "--b-query-prompt has no meaning"),
         (

@@ -291,6 +291,27 @@ def test_a_reranker_is_asked_before_anything_is_embedded(
     assert [(b["query"], b["documents"]) for b in server.bodies] == [(PLAIN_TEXT, [PLAIN_TEXT])]
 
 
+@pytest.mark.parametrize("verb", ["rerank", "compare", "matrix"])
+def test_a_query_without_scores_is_named_before_anything_is_embedded(
+    folder: Path, verb: str
+) -> None:
+    scores = scores_of(folder, {query: ALL[query] for query in ("q1", "q4")})
+
+    [(kind, said)] = ranked(folder, verb, scores)
+
+    assert kind is EvalsetError
+    assert said.endswith("scores.tsv: no score for query 'q2' (2 of 4 queries have none)")
+
+
+def test_a_query_without_candidates_needs_no_scores(folder: Path, first: str) -> None:
+    path = Path(first.removeprefix("run:"))
+    lines = path.read_text("utf-8").splitlines()
+    path.write_text("\n".join(line for line in lines if not line.startswith("q1")), "utf-8")
+    scores = scores_of(folder, {query: RIGHT[query] for query in ("q2", "q3", "q4")})
+
+    assert run(folder, "--first-stage", first, "--depth", "3", "-b", scores)[0] == 0
+
+
 def test_a_reranker_of_both_sides_is_asked_once_at_the_start(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,6 +143,7 @@ def test_resamples_too_few_for_so_many_tests_are_said() -> None:
         "with 100 resamples and 6 tests no difference can be shown: give --resamples 121 or more",
     )
     assert matrix(resamples=121).notes == ()
+    assert matrix(resamples=119).notes == ()  # 6 / 120 is 0.05 and no more
 
 
 def test_a_caution_names_what_it_is_about() -> None:

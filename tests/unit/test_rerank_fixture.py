@@ -186,6 +186,55 @@ def test_vectors_of_one_direction_tie_whatever_their_length(tmp_path: Path) -> N
     assert row["cosine"] == {"y": 0.948683, "x": 0.948683}  # 3 / (sqrt 2 · sqrt 5)
 
 
+def first_of(
+    folder: Path, query: list[float], corpus: dict[str, list[float]]
+) -> tuple[list[str], dict[str, float]]:
+    """The one candidate of a query, and the cosines."""
+    path = folder / "fixture.json"
+    fixture = SOUND | {
+        "corpus": [{"id": name, "vector": vector} for name, vector in corpus.items()],
+        "queries": [{"id": "q1", "vector": query}],
+        "qrels": {},
+        "rerankerScores": {"q1": dict.fromkeys(corpus, 0)},
+    }
+    path.write_text(json.dumps(fixture))
+    (row,) = evaluate(read(path))["perQuery"]
+    return row["candidates"], row["cosine"]
+
+
+def test_what_only_float64_tells_apart_is_told_apart(tmp_path: Path) -> None:
+    """The cosine of a is 1 / sqrt(1 + 1e-10) = 1 - 5e-11, which as a float32 is 1."""
+    found = first_of(tmp_path, [1, 0], {"a": [1, 1e-5], "b": [1, 0]})
+
+    assert found == (["b"], {"a": 1.0, "b": 1.0})
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_equal_cosines_tie_that_vectors_in_float32_would_tell_apart(
+    first: str, tmp_path: Path
+) -> None:
+    """(4, 0, 3) and (0, 5, 0) have 10 / (3 * 5) with (1, 2, 2); float32 has no 0.8 and 0.6."""
+    vectors = [[4.0, 0, 3], [0, 5.0, 0]]
+    corpus = dict(zip("ab" if first == "a" else "ba", vectors, strict=True))
+
+    assert first_of(tmp_path, [1, 2, 2], corpus) == (["a"], {"a": 0.666667, "b": 0.666667})
+
+
+def test_a_k_beyond_the_corpus_is_all_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "fixture.json"
+    path.write_text(json.dumps(SOUND | {"k": 9, "rerankerScores": {"q1": {"d1": 1, "d2": 0}}}))
+
+    (row,) = evaluate(read(path))["perQuery"]
+
+    assert (row["candidates"], row["rerankedOrder"]) == (["d2", "d1"], ["d1", "d2"])
+
+
+def test_a_cosine_just_below_0_is_0_without_a_sign(tmp_path: Path) -> None:
+    _, cosines = first_of(tmp_path, [1, 0], {"a": [-1e-9, 1]})
+
+    assert str(cosines["a"]) == "0.0"
+
+
 def test_a_fixture_without_any_positive_grade_gives_null(tmp_path: Path) -> None:
     path = tmp_path / "fixture.json"
     path.write_text(json.dumps(SOUND | {"qrels": {"q1": {"d2": 0}}}))

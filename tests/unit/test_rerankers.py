@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from embed_ab import evalset
-from embed_ab.errors import ProviderError
+from embed_ab import evalset, rerankers
+from embed_ab.errors import EmbedAbError, ProviderError
 from embed_ab.providers.base import RerankerFacts, Scored
 from embed_ab.providers.cache import VectorStore
 from embed_ab.registry import Side
@@ -59,6 +59,29 @@ def test_a_document_without_text_is_not_asked_about_and_comes_last() -> None:
     assert reranker.asked == [["same", "other"]]
     assert found.run.documents.tolist() == [[3, 2, 1]]
     assert found.run.scores.tolist() == [[7.0, -5.0, -6.0]]
+
+
+def test_documents_of_one_text_are_asked_about_once_and_tie() -> None:
+    reranker = ByText({"same": 1.0, "other": 0.5})
+
+    found = by_model("ce:x", reranker, SET, candidates(2, 3, 0), lambda *_: None)
+
+    assert reranker.asked == [["same", "other"]]
+    assert found.run.documents.tolist() == [[0, 2, 3]]
+
+
+def test_a_candidate_that_is_lost_on_the_way_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That the sets stay the same is checked, not assumed."""
+
+    def lossy(first: Run, scores: object, *, name: str) -> Run:
+        return first.cut(1)
+
+    monkeypatch.setattr(rerankers, "reorder", lossy)
+
+    with pytest.raises(EmbedAbError, match="ce:x changed the candidates of query 'q0'"):
+        by_model(
+            "ce:x", ByText({"same": 1.0, "other": 2.0}), SET, candidates(2, 3), lambda *_: None
+        )
 
 
 def test_candidates_without_any_text_keep_their_order() -> None:
@@ -152,6 +175,20 @@ def test_of_a_server_20_queries_are_timed_each_alone_and_none_is_asked_twice() -
 def test_a_slow_server_is_asked_for_several_at_once_after_ten_seconds() -> None:
     """Looked at before each query: 4 s, then 4 and 8 s later, and 12 s later is too late."""
     assert len(of_every_query(Told(), seconds_a_look=4.0)) == 2
+
+
+def test_a_failure_among_queries_asked_at_once_is_named() -> None:
+    """Query 1 is the first that is not among the 20 spread over the set."""
+
+    class Failing(Told):
+        def score(self, query: str, documents: Sequence[str]) -> Scored:
+            scored = super().score(query, documents)
+            if query == MANY.query_texts[1]:
+                raise ProviderError("it is down")
+            return scored
+
+    with pytest.raises(ProviderError, match="http:x: query 'q01': it is down"):
+        of_every_query(Failing(concurrency=2))
 
 
 def ranked(system: str, ready: Ready, shared: dict[str, Retrieved] | None = None) -> Retrieved:

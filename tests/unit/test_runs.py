@@ -12,7 +12,6 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embed_ab import runs
 from embed_ab.errors import InputError
 from embed_ab.runs import Run, RunFile, read, read_trec, write_trec
 
@@ -195,24 +194,9 @@ def test_a_run_is_read_by_its_scores_and_not_its_ranks(tmp_path: Path) -> None:
     assert read.scores.tolist() == [[-np.inf] * 3, [2, 0.5, 0.5]]
 
 
-def test_tabs_windows_line_ends_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "run.trec"
-    path.write_bytes(b"\xef\xbb\xbfq1\tQ0\td2\t1\t1e-1\tx\r\n")
-
-    read = read_trec(path, QUERIES, DOCUMENTS)
-
-    assert read.documents.tolist() == [[1], [-1]]
-    assert read.scores[0, 0] == 0.1
-
-
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("q1 Q0 d2 2 0.5", "5 columns instead of 6"),
-        ("q1 Q0 d2 2 0.5 a b", "7 columns instead of 6"),
-        ("q1 Q0 d2 2 high a", "score 'high' is not a finite number"),
-        ("q1 Q0 d2 2 nan a", "score 'nan' is not a finite number"),
-        ("q1 Q0 d2 2 inf a", "score 'inf' is not a finite number"),
         ("q9 Q0 d2 2 0.5 a", "no query 'q9'"),
         ("q1 Q0 d9 2 0.5 a", "no document 'd9'"),
         ("q1 Q0 d1 2 0.5 a", "document 'd1' is there a second time for query 'q1'"),
@@ -225,23 +209,6 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str, problem: str) -> None:
 
     assert message.startswith(f"{path}:2: ")
     assert problem in message
-
-
-def test_an_empty_run_file_is_an_error(tmp_path: Path) -> None:
-    assert "no lines" in error_of(tmp_path / "run.trec", "\n")
-
-
-def test_a_missing_run_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.trec: cannot be read"):
-        read_trec(tmp_path / "none.trec", QUERIES, DOCUMENTS)
-
-
-def test_a_broken_gzip_file_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "run.trec.gz"
-    path.write_bytes(gzip.compress(b"q1 Q0 d1 1 1 a\n")[:-9])
-
-    with pytest.raises(InputError, match="gzip"):
-        read_trec(path, QUERIES, DOCUMENTS)
 
 
 def given_run(
@@ -301,55 +268,6 @@ def test_json_lines_hold_query_document_and_score(tmp_path: Path, name: str) -> 
     assert found.run.documents[0].tolist() == [2, 0]
     assert found.run.scores[0].tolist() == [2.5, 1]
     assert found.run.name == "run"
-
-
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [
-        ('{"query": "q1", "document": "d1"}', "'score' is missing"),
-        ('{"query": "q1", "document": "d1", "score": "1"}', "'score' is missing or not a number"),
-        ('{"query": "q1", "document": "d1", "score": true}', "'score' is missing or not a number"),
-        ('{"query": "q1", "document": "d1", "score": null}', "'score' is missing or not a number"),
-        ('{"query": "q1", "document": "d1", "score": NaN}', "NaN is not a finite number"),
-        ('{"query": "q1", "document": "d1", "score": 1' + "0" * 400 + "}", "not a finite number"),
-        ('{"query": "q1", "score": 1}', "'document' is missing"),
-        ('{"query": ["q1"], "document": "d1", "score": 1}', "'query' is missing"),
-        ('["q1", "d1", 1]', "JSON, but not an object"),
-        ("q1 Q0 d1 1 0.5 a", "not JSON"),
-    ],
-)
-def test_a_wrong_json_line_is_named(tmp_path: Path, line: str, problem: str) -> None:
-    good = '{"query": "q2", "document": "d1", "score": 1}'
-
-    with pytest.raises(InputError) as caught:
-        given_run(tmp_path, f"{good}\n{line}\n", "run.jsonl")
-
-    assert str(caught.value).startswith(f"{tmp_path / 'run.jsonl'}:2: ")
-    assert problem in str(caught.value)
-    assert '"document": "d1"' in caught.value.hint
-
-
-@pytest.mark.parametrize("score", ["1_0", "0x1p3", "", "1,5"])
-def test_numbers_that_no_other_tool_reads_are_errors(tmp_path: Path, score: str) -> None:
-    with pytest.raises(InputError, match=r"run\.trec:1: "):
-        given_run(tmp_path, f"q1 Q0 d1 1 {score} a\n")
-
-
-def test_a_line_is_held_up_to_ten_thousand_characters(tmp_path: Path) -> None:
-    """`q1 Q0 d1 1 1 ` and a line end are 14 characters."""
-    assert given_run(tmp_path, f"q1 Q0 d1 1 1 {'a' * 9986}\n").n_lines == 1
-
-    with pytest.raises(InputError, match=r"run\.trec:2: the line has more than 10,000 characters"):
-        given_run(tmp_path, f"q1 Q0 d1 1 1 a\nq1 Q0 d1 1 1 {'a' * 9987}\n")
-
-
-def test_a_file_that_never_ends_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runs, "MAX_HITS", 2)
-
-    with pytest.raises(InputError, match=r"run\.trec:3: more than 2 hits"):
-        given_run(tmp_path, "q1 Q0 d1 1 1 a\n" * 3)
 
 
 @settings(max_examples=60, deadline=None)
