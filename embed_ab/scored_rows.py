@@ -72,10 +72,13 @@ def pair(query: str, document: str) -> str:
 
 
 def _from_columns(path: Path, may_be_tabs: bool, hint: str) -> Iterator[Row]:
+    def wrong(problem: str) -> EvalsetError:
+        return EvalsetError(problem, path=path, line=number, hint=hint)
+
     n_columns = 0
     for number, line in text_lines(path, [], max_length=MAX_LINE):
-        wrong = partial(EvalsetError, path=path, line=number, hint=hint)
-        tabbed, cells = [cell.strip() for cell in line.split("\t")], line.split()
+        cells = line.split()
+        tabbed = [cell.strip() for cell in line.split("\t")] if may_be_tabs else []
         if may_be_tabs and len(tabbed) == 3:
             cells = tabbed
         elif len(cells) != 6:
