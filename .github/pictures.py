@@ -36,6 +36,7 @@ header{background:#f6f8fa;border-bottom:1px solid #d1d9e0;padding:8px 16px;color
 main{padding:4px 16px 12px}
 h2{font-size:21px;border-bottom:1px solid #d1d9e0b3;padding-bottom:6px}
 code{background:#818b981f;border-radius:6px;padding:.2em .4em;font:12px ui-monospace,monospace}
+pre{background:#f6f8fa;border-radius:6px;padding:12px 16px}pre code{background:none;padding:0}
 table{border-collapse:collapse}td,th{border:1px solid #d1d9e0;padding:6px 13px}
 tr:nth-child(2n){background:#f6f8fa}a{color:#0969da}ul{padding-left:2em}
 """

@@ -26,13 +26,17 @@ def demo(language: str, folder: Path) -> Comparison:
     return commands.demo(language, Settings(out=str(folder))).comparison
 
 
-def collection(name: str, folder: Path) -> Comparison:
-    """BM25 against practice vectors of words on a public collection."""
+def collection(name: str, a: str, b: str, folder: Path, *, slices: str = "") -> Comparison:
+    """What two real models ranked on a public collection, by the run files beside it."""
     evalset = REFERENCE_DATA / name
     if not evalset.is_dir():
         pytest.skip(f"{evalset} is absent: set EMBED_AB_REFERENCE_DATA")
-    given = {"eval-path": str(evalset), "model-a": "bm25:auto", "model-b": "mock:word"}
-    given |= {"out": str(folder), "cache": False, "gate": "ndcg@10:0.02"}
+    runs = evalset / "reference" / "runs"
+    given = {"eval-path": str(evalset), "out": str(folder), "cache": False, "gate": "ndcg@10:0.02"}
+    given |= {
+        f"model-{side}": f"run:{runs / f'{run}.trec.gz'}" for side, run in (("a", a), ("b", b))
+    }
+    given |= {"slice": [slices]} if slices else {}
     return commands.compare(resolve(given, config=None)).comparison
 
 

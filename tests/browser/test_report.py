@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import unicodedata
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from npm_packages import node_modules
 from PIL import Image
 
 from embed_ab import render
+from embed_ab.page import difference_of as change_of
+from embed_ab.page import kind_of
 from embed_ab.result import Comparison, redacted
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "browser"
@@ -38,8 +41,8 @@ MAKERS: dict[str, Callable[[Path], Comparison]] = {
     "3": lambda folder: reports.synthetic(3),
     "1000": lambda folder: reports.synthetic(1_000),
     "10000": lambda folder: reports.synthetic(10_000),
-    "scifact": lambda folder: reports.collection("scifact", folder),
-    "belebele-ko": lambda folder: reports.collection("belebele-ko", folder),
+    "scifact": lambda folder: reports.collection("scifact", "minilm-l6", "l3", folder),
+    "belebele-ko": lambda folder: reports.collection("belebele-ko", "minilm-l6", "e5q4", folder),
 }
 
 
@@ -131,6 +134,32 @@ def test_filters_hold_together(open_report: Open) -> None:
     assert shown(page) == ["q1", "q3"]
     page.check("text=relevant document cut")
     assert shown(page) == ["q3"]
+
+
+def test_filters_of_a_real_report_show_as_many_as_the_result_has(
+    open_report: Open, tmp_path: Path
+) -> None:
+    """Two models on SciFact, by a slice as well."""
+    compared = reports.collection("scifact", "minilm-l6", "l3", tmp_path, slices="query-length")
+    page = open_report(render.html(compared))
+    kinds = Counter(kind_of(change_of(row, compared.primary)) for row in compared.queries)
+    values = Counter(row.slices["query-length"] for row in compared.queries)
+    n = len(compared.queries)
+
+    assert kinds.keys() >= {"loss", "win", "tie"}
+    for kind in ("loss", "win", "tie", "excluded"):
+        page.select_option("#kind", kind)
+        assert page.inner_text("#count") == f"{kinds[kind]} of {n} queries"
+        assert len(shown(page)) == kinds[kind]
+    page.select_option("#kind", "")
+    page.check("text=unjudged above")
+    n_unjudged = sum(bool(row.unjudged_a or row.unjudged_b) for row in compared.queries)
+    assert page.inner_text("#count") == f"{n_unjudged} of {n} queries"
+    page.uncheck("text=unjudged above")
+    (sliced,) = compared.slices
+    for number, part in enumerate(sliced.slices):
+        page.select_option("#slice", str(number))
+        assert page.inner_text("#count") == f"{values[part.value]} of {n} queries"
 
 
 def test_queries_of_a_slice_are_found(open_report: Open) -> None:
@@ -249,7 +278,7 @@ def test_on_paper_there_are_no_controls_and_the_table_is_whole(open_report: Open
 
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("name", ["sample", "strange", "en"])
+@pytest.mark.parametrize("name", ["sample", "strange", "en", "ko", "scifact"])
 def test_axe_finds_nothing(
     name: str, scheme: str, width: int, open_report: Open, tmp_path: Path
 ) -> None:
