@@ -14,8 +14,11 @@ import yaml
 from embed_ab import commands, evalset, fusion, runs
 from embed_ab.cli import main
 from embed_ab.errors import InputError
+from embed_ab.providers.cache import VectorStore
 from embed_ab.runs import Run
 from embed_ab.settings import file_schema, resolve
+from embed_ab.system_spec import SystemSpec
+from embed_ab.systems import Side, retrieve
 
 
 @pytest.fixture
@@ -175,14 +178,16 @@ def test_the_options_of_a_hybrid_reach_it(
 
 
 def test_a_hybrid_ranks_the_same_whatever_is_measured(place: Path) -> None:
-    hybrid = "blend(mock:word, bm25:auto; depth=15)"
+    spec, store = SystemSpec.parse("blend(mock:word, bm25:auto; depth=15)"), VectorStore.open(None)
 
-    few = compared(hybrid, "mock:word", "--metrics", "ndcg@10")
-    many = compared(hybrid, "mock:word", "--metrics", "ndcg@10,recall@30")
+    few, many = (
+        retrieve(spec, Side(), evalset.load(Path("eval")), depth, store, lambda *_: None).system.run
+        for depth in (5, 30)
+    )
+    store.close()
 
-    assert [row["a"]["ndcg@10"] for row in few["queries"]] == [
-        row["a"]["ndcg@10"] for row in many["queries"]
-    ]
+    assert few.documents.tolist() == many.cut(5).documents.tolist()
+    assert few.scores.tolist() == many.cut(5).scores.tolist()
 
 
 def test_a_hybrid_says_what_it_is_made_of(place: Path) -> None:
@@ -213,6 +218,7 @@ def test_a_constituent_is_embedded_once(place: Path) -> None:
     )
 
     assert result["measured"]["texts_embedded"]["A"] == 80
+    assert result["measured"]["texts_cached"]["A"] == 80  # once more, within the blend
 
 
 def test_none_keeps_the_order_of_the_first_documents(place: Path) -> None:
