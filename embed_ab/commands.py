@@ -8,7 +8,7 @@ import platform
 import shlex
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import resources
@@ -33,7 +33,7 @@ from embed_ab import parity as core_parity
 from embed_ab.buildset.build import Built, build
 from embed_ab.buildset.options import Options
 from embed_ab.buildset.questions import ChatWriter, CopyWriter, Writer
-from embed_ab.errors import EmbedAbError, EvalsetError, InputError, ProviderError
+from embed_ab.errors import EmbedAbError, InputError, ProviderError
 from embed_ab.evalset import Evalset
 from embed_ab.labels import file as label_file
 from embed_ab.labels import judge as label_judge
@@ -538,9 +538,7 @@ def label(
     why = "the highest grade of this set" if largest_grade == of_set else "--min-grade"
     scale = f"from 0 (not relevant) to {largest_grade}, {why}"
     n_queries = len({label_file.place_of(cells)[0] for cells in fresh})
-    # The rows that follow are kept for what a person wrote; their pairs need not be in the set.
-    asked = rows[: len(fresh)]
-    n_open = sum(not label_file.is_judged(cells) for cells in asked)
+    n_open = sum(not label_file.is_judged(cells) for cells in rows[: len(fresh)])
     said = [
         f"{to}: {len(fresh)} of {formats.counted(len(pairs), 'unjudged document')} up to rank "
         f"{depth}, for {formats.counted(n_queries, 'query', 'queries')}; {n_open} to judge"
@@ -559,38 +557,17 @@ def label(
             "the rankings are those of the result"
         )
     if chat:
-        # Often enough to lose little to a kill, seldom enough that a long file takes no time.
-        n_between = max(1, len(rows) // 200)
-
-        def save() -> None:
-            # A person may be at work in the file, and what they write goes first.
-            label_file.take_in(to, rows)
-            label_file.write(to, rows)
-
-        def on_judged(done: int, total: int) -> None:
-            if done % n_between == 0:
-                with suppress(EvalsetError):  # half of a file, while a person saves it
-                    save()
-            on_progress(f"{chat.name}: pairs", done, total)
-
-        try:
-            with _unquoted(compared.is_redacted):
-                left = label_judge.judge(
-                    evalset,
-                    asked,
-                    chat,
-                    largest_grade=largest_grade,
-                    concurrency=settings.concurrency,
-                    on_judged=on_judged,
-                )
-        finally:
-            try:
-                save()
-            except EvalsetError as error:
-                beside = to.with_name(f"{to.name}.llm")
-                label_file.write(beside, rows)
-                error.hint = f"The model's grades are in {beside}. {error.hint}"
-                raise
+        with _unquoted(compared.is_redacted):
+            left = label_judge.judge_file(
+                evalset,
+                to,
+                rows,
+                len(fresh),
+                chat,
+                largest_grade=largest_grade,
+                concurrency=settings.concurrency,
+                on_progress=on_progress,
+            )
         said.append(f"{chat.name} judged {n_open - len(left)} of {n_open}, {scale}")
         said += label_judge.why_left(left, is_redacted=compared.is_redacted)
     else:

@@ -55,6 +55,8 @@ STRONGEST = (
 
 _MAX_COST = 1e15  # what is above is no cost, and no axis can be drawn for it
 _PLOT = {"left": 48.0, "right": 456.0, "top": 16.0, "bottom": 256.0}
+# Within it, so that no dot covers a number at an axis.
+_DOTS = {"left": 62.0, "right": 442.0, "top": 30.0, "bottom": 242.0}
 _SMALL = {"left": 48.0, "right": 300.0, "top": 16.0, "bottom": 166.0}
 
 
@@ -229,7 +231,7 @@ def difference_plots(comparison: Comparison, shown: list[Row]) -> dict[str, Any]
     present.sort(key=lambda pair: (pair[0], pair[1].query))
     fall = plots.waterfall([difference for difference, _ in present], **_PLOT)
     spread = plots.scatter(
-        [(row.a[metric] or 0, row.b[metric] or 0) for _, row in present], **_PLOT
+        [(row.a[metric] or 0, row.b[metric] or 0) for _, row in present], **_DOTS
     )
 
     def said(of: QueryRow) -> str:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from embed_ab.errors import EvalsetError
 from embed_ab.evalset import Evalset
+from embed_ab.labels import file
 from embed_ab.labels.file import (
     IDENTITY,
     Cells,
@@ -89,6 +93,57 @@ def judge(
     finally:
         take()  # an interrupt may come when an answer is there and not yet looked at
     return left
+
+
+def judge_file(
+    evalset: Evalset,
+    to: Path,
+    rows: list[Cells],
+    n_asked: int,
+    chat: Chat,
+    *,
+    largest_grade: int,
+    concurrency: int,
+    on_progress: Callable[[str, int, int], None],
+) -> list[Left]:
+    """Judge the first `n_asked` rows of a file as `judge` does, and write it meanwhile and at last.
+
+    rows: all of the file; those that follow are kept for what a person wrote, and their pairs need
+        not be in the set.
+    Raises: as `judge`; EvalsetError where the file can no longer be read, which names another file
+    that has the grades.
+    """
+    # Often enough to lose little to a kill, seldom enough that a long file takes no time.
+    n_between = max(1, len(rows) // 200)
+
+    def save() -> None:
+        # A person may be at work in the file, and what they write goes first.
+        file.take_in(to, rows)
+        file.write(to, rows)
+
+    def on_judged(done: int, total: int) -> None:
+        if done % n_between == 0:
+            with suppress(EvalsetError):  # half of a file, while a person saves it
+                save()
+        on_progress(f"{chat.name}: pairs", done, total)
+
+    try:
+        return judge(
+            evalset,
+            rows[:n_asked],
+            chat,
+            largest_grade=largest_grade,
+            concurrency=concurrency,
+            on_judged=on_judged,
+        )
+    finally:
+        try:
+            save()
+        except EvalsetError as error:
+            beside = to.with_name(f"{to.name}.llm")
+            file.write(beside, rows)
+            error.hint = f"The model's grades are in {beside}. {error.hint}"
+            raise
 
 
 def why_left(left: Sequence[Left], *, is_redacted: bool) -> list[str]:
