@@ -17,6 +17,8 @@ from typing import Any, NoReturn
 from embed_ab.errors import EvalsetError, InputError
 
 LARGEST_GRADE = 30
+MAX_BLANK = 1_000_000
+"""Blank lines in a row; more of them, gzipped, are a file of a few bytes that takes hours."""
 GRADE_HINT = f"A grade is a whole number from -{LARGEST_GRADE} to {LARGEST_GRADE}: 0, 1, 2, …"
 JSON_HINT = 'Each line is one JSON object, such as {"_id": "d1", "text": "…"}.'
 COLUMNS_HINT = (
@@ -100,10 +102,10 @@ def text_lines(
 
     Byte order marks are removed and noted. Reads as a stream, `.gz` too.
     max_length: characters of a line that are held at most.
-    Raises: EvalsetError if the file cannot be read, is not UTF-8, holds NUL characters or a line
-        longer than `max_length`.
+    Raises: EvalsetError if the file cannot be read, is not UTF-8, holds NUL characters, a line
+        longer than `max_length` or blank lines without end.
     """
-    n_marks = 0
+    n_marks = last = 0
     try:
         for number, line in enumerate(_decoded(path, max_length), start=1):
             if max_length is not None and len(line) > max_length:
@@ -124,7 +126,15 @@ def text_lines(
                     hint="The file is damaged or UTF-16; save it as UTF-8 text.",
                 )
             if line and not line.isspace():
+                last = number
                 yield number, line
+            elif number - last > MAX_BLANK:
+                raise EvalsetError(
+                    f"more than {MAX_BLANK:,} blank lines one after the other",
+                    path=path,
+                    line=number,
+                    hint="Was the file written to the end? What follows may never end.",
+                )
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise EvalsetError(
             f"not a complete gzip file ({error})",

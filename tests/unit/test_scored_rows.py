@@ -13,6 +13,7 @@ import pytest
 from embed_ab import runs, scored_rows
 from embed_ab.errors import EvalsetError
 from embed_ab.providers import score_file
+from embed_ab.readers import MAX_BLANK
 
 QUERIES, DOCUMENTS = ("q1", "q2"), ("d1", "d2", "d3")
 
@@ -219,3 +220,11 @@ def test_a_run_is_named_by_its_tag_or_its_file(tmp_path: Path) -> None:
     record = '{"query": 7, "document": "8", "score": 1}'
     found = list(scored_rows.read(written(tmp_path, record, "mine.jsonl.gz"), may_be_tabs=False))
     assert found == [(1, "7", "8", 1.0, "mine")]
+
+
+def test_blank_lines_without_end_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "run.trec.gz"
+    path.write_bytes(gzip.compress(b"q1 Q0 d1 1 0.5 a\n" + b"\n" * (MAX_BLANK + 1)))
+
+    with pytest.raises(EvalsetError, match=r":1000002: more than 1,000,000 blank lines"):
+        list(scored_rows.read(path, may_be_tabs=False))
