@@ -609,7 +609,7 @@ def _shallow_run(e: Evidence) -> Iterator[Caution]:
         n = int(np.count_nonzero((n_found > 0) & (n_found < deepest)))
         if n > _MANY_SHALLOW * len(n_found):
             file = f"Write at least {deepest} documents of each query"
-            parts = f"Let its depth=, and what it is made of, reach {deepest} documents"
+            parts = f"Let its depth, and what it is made of, reach {deepest} documents"
             yield Caution(
                 code="shallow_run",
                 sides=(side,),
