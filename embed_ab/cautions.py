@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,9 @@ CODES = {
 """Every code with its meaning; the README's table and `--ignore` are checked against it."""
 
 
+Label = Literal["A", "B"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Caution:
     """One argument against trusting the result, with numbers, and what to do about it.
@@ -70,7 +74,7 @@ class Caution:
     code: str
     message: str
     advice: str
-    sides: tuple[str, ...] = ()
+    sides: tuple[Label, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,17 +107,17 @@ class Evidence:
         return sorted({self.k, *(metric.k for metric in self.metrics)})
 
     @property
-    def sides(self) -> tuple[tuple[str, System], tuple[str, System]]:
+    def sides(self) -> tuple[tuple[Label, System], tuple[Label, System]]:
         """A and B with their labels."""
         return (("A", self.a), ("B", self.b))
 
     @property
-    def leaves(self) -> list[tuple[str, System]]:
+    def leaves(self) -> list[tuple[Label, System]]:
         """A and B, or where one is made of other systems those, with their labels."""
         return [(side, leaf) for side, system in self.sides for leaf in system.leaves]
 
     @property
-    def run_files(self) -> list[tuple[str, System, RunFile]]:
+    def run_files(self) -> list[tuple[Label, System, RunFile]]:
         """The leaves that came as a run file."""
         return [(side, s, s.origin.file) for side, s in self.leaves if s.origin.file is not None]
 
@@ -525,7 +529,7 @@ def _unjudged_gap(e: Evidence) -> Iterator[Caution]:
 
 def _tied_at_cutoff(e: Evidence) -> Iterator[Caution]:
     ties = []
-    tied: set[str] = set()
+    tied: set[Label] = set()
     for k in e.cutoffs:
         counts = {}
         for side, system in e.sides:
